@@ -62,6 +62,8 @@ pub enum PodReason {
     NodeName,
     /// A host port is taken.
     NodePorts,
+    /// The node has a taint with the effect `NoExecute` that the pod does not tolerate.
+    TaintToleration,
     /// The label `kubernetes.io/os` of the pod differs from the node's.
     #[strum(to_string = "PodOSSelectorNodeLabelDoesNotMatch")]
     PodOsSelectorNodeLabelDoesNotMatch,

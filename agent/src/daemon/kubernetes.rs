@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::context::Context;
 use super::error::DaemonError;
 use super::node_server;
-use nodewarden_admission::Admission;
+use nodewarden_admission::{Admission, no_execute};
 use nodewarden_config::{Config, Mode};
 use nodewarden_hierarchy::node_name;
 use nodewarden_kube::Connection;
@@ -33,12 +33,12 @@ pub use readings::Sources;
 /// The node object and its lease, which are kept until this is dropped.
 pub struct NodeKeeper {
     _running: Running,
-    labels: Option<JoinHandle<()>>,
+    follows: Option<JoinHandle<()>>,
 }
 
 impl Drop for NodeKeeper {
     fn drop(&mut self) {
-        if let Some(task) = &self.labels {
+        if let Some(task) = &self.follows {
             task.abort();
         }
     }
@@ -59,7 +59,7 @@ pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, 
     Ok(Some((connection, credentials.start())))
 }
 
-/// Starts to keep the node object; `None` without a cluster. `admission` gets the node's labels as the API server has them.
+/// Starts to keep the node object; `None` without a cluster. `admission` gets the node's labels and taints as the API server has them.
 /// Must be called inside a tokio runtime.
 ///
 /// # Errors
@@ -87,18 +87,21 @@ pub fn keep_node(
     };
     (deps.report)(NodeEvent { reason: "Starting", message: "Starting kubelet.".to_owned(), warning: false });
     let running = node::start(deps);
-    let labels = admission.map(|admission| tokio::spawn(follow_labels(running.nodes(), admission)));
-    Ok(Some(NodeKeeper { _running: running, labels }))
+    let follows = admission.map(|admission| tokio::spawn(follow_node(running.nodes(), admission)));
+    Ok(Some(NodeKeeper { _running: running, follows }))
 }
 
-/// Gives admission the labels of the node object whenever they change.
-async fn follow_labels(mut nodes: NodeObject, admission: Admission) {
+/// Gives admission the labels and taints of the node object whenever they change.
+async fn follow_node(mut nodes: NodeObject, admission: Admission) {
     let mut known = None;
     loop {
-        let labels = nodes.get().map(|node| node.metadata.labels.clone().unwrap_or_default());
-        if let Some(labels) = labels.filter(|labels| known.as_ref() != Some(labels)) {
-            known = Some(labels.clone());
-            admission.set_labels(labels);
+        let now = nodes.get().map(|node| {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
+            (node.metadata.labels.clone().unwrap_or_default(), no_execute(taints.unwrap_or_default()))
+        });
+        if let Some(now) = now.filter(|now| known.as_ref() != Some(now)) {
+            known = Some(now.clone());
+            admission.set_node(now.0, now.1);
         }
         if !nodes.changed().await {
             return;

@@ -75,6 +75,16 @@ impl Selection {
         let uri = uri.trim_end_matches(['&', '?']);
         http::Request::get(uri).body(Vec::new()).map_err(|error| error.to_string())
     }
+
+    /// Whether an object with these metadata is one of the selection. A watch that reports another one is broken: what it
+    /// says of that object would be believed of the wanted one.
+    fn has(&self, metadata: &ObjectMeta) -> bool {
+        let namespace = self.path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
+        let is = |wanted: Option<&str>, found: &Option<String>| {
+            wanted.is_none_or(|wanted| found.as_deref() == Some(wanted))
+        };
+        is(self.name.as_deref(), &metadata.name) && is(namespace.map(|(name, _)| name), &metadata.namespace)
+    }
 }
 
 /// Lists and watches, and calls `on` with everything that becomes known, until that returns [`Then::Stop`].
@@ -159,6 +169,11 @@ where
         let next = tokio::time::timeout_at(end, events.try_next()).await.map_err(|_| "no end".to_owned())?;
         let Some(event) = next.map_err(|error| words(&error))? else { break };
         let update = match event {
+            WatchEvent::Added(other) | WatchEvent::Modified(other) | WatchEvent::Deleted(other)
+                if !selection.has(other.metadata()) =>
+            {
+                return Err("an event of an object that was not asked for".to_owned());
+            }
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 note_version(version, object.metadata());
                 Update::Set(object)
@@ -214,5 +229,29 @@ mod tests {
         assert!(watch.ends_with("&resourceVersion=7"), "{watch}");
         let all = Selection { path: path.clone(), name: None };
         assert_eq!(uri(all.request(None).unwrap()), path);
+    }
+
+    #[test]
+    fn objects_of_other_names_and_namespaces_are_not_selected() {
+        let metadata = |namespace: Option<&str>, name: &str| ObjectMeta {
+            namespace: namespace.map(str::to_owned),
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let path = "/api/v1/namespaces/ns/secrets".to_owned();
+        let one = Selection { path: path.clone(), name: Some("s".to_owned()) };
+        let all = Selection { path, name: None };
+        let node = Selection { path: "/api/v1/nodes".to_owned(), name: Some("s".to_owned()) };
+        for (namespace, name, expected) in [
+            (Some("ns"), "s", [true, true, true]),
+            (Some("ns"), "t", [false, true, false]),
+            (Some("elsewhere"), "s", [false, false, true]),
+            (None, "s", [false, false, true]),
+        ] {
+            let metadata = metadata(namespace, name);
+            let found = [&one, &all, &node].map(|selection| selection.has(&metadata));
+            assert_eq!(found, expected, "{namespace:?} {name}");
+        }
+        assert!(!one.has(&ObjectMeta::default()));
     }
 }

@@ -25,6 +25,7 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
     let name = node_name(config);
     let node = Node {
         labels: node_labels(&name),
+        taints: Vec::new(),
         shutting_down: false,
         labels_expected: config.kubernetes.connects(),
         name,

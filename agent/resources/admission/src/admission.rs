@@ -13,6 +13,7 @@ use super::amounts::Amounts;
 use super::explain::{Explain, decision};
 use super::growth::NoGrowth;
 use super::queue::{AdmissionQueue, Facts, Node, Settled, Why};
+use super::toleration::NoExecuteTaint;
 use nodewarden_eviction::Pressure;
 use nodewarden_eviction::{Eviction, EvictionReason};
 use nodewarden_manifest::Pod;
@@ -95,11 +96,12 @@ impl Admission {
         self.change_with(|_, node| node.capacity = capacity);
     }
 
-    /// The node has these labels at the API server.
-    pub fn set_labels(&self, labels: BTreeMap<String, String>) {
+    /// The node has these labels and taints at the API server.
+    pub fn set_node(&self, labels: BTreeMap<String, String>, taints: Vec<NoExecuteTaint>) {
         self.change_with(|_, node| {
             node.labels = labels;
             node.labels_expected = false;
+            node.taints = taints;
         });
     }
 

@@ -1,23 +1,17 @@
 //! Whether a pod fits, as a function of what is available (kubelet: `predicateAdmitHandler.Admit`, the
-//! scheduler's `AdmissionCheck`, and the eviction manager's `Admit`). Taints are not checked: a standalone
-//! node has none, and the kubelet does not apply them to static pods.
+//! scheduler's `AdmissionCheck`, and the eviction manager's `Admit`). Taints are not checked for
+//! static pods, as by a kubelet.
 
 use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1;
 
 use super::amounts::{Amounts, PODS};
 use super::ports::HostPort;
 use super::refusal::Refusal;
 use super::selector::{LINUX, OS, wants_node};
+use super::toleration::{MEMORY_PRESSURE, NO_EXECUTE, NO_SCHEDULE, NoExecuteTaint, tolerates};
 use nodewarden_eviction::{NodeCondition, Pressure};
-use nodewarden_manifest::Pod;
-use nodewarden_manifest::QosClass;
 use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, MEMORY};
-
-/// Taint of the condition `MemoryPressure`.
-const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
-const NO_SCHEDULE: &str = "NoSchedule";
+use nodewarden_manifest::{Pod, PodKind, QosClass};
 
 /// A pod's request for admission.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +29,8 @@ pub struct NodeState<'a> {
     pub node_name: &'a str,
     /// `None` if they are not known, then they are not checked.
     pub labels: Option<&'a BTreeMap<String, String>>,
+    /// Its taints that keep pods from running.
+    pub taints: &'a [NoExecuteTaint],
     pub pressure: &'a Pressure,
     /// The machine is about to shut down: no pod is admitted.
     pub shutting_down: bool,
@@ -73,6 +69,9 @@ pub fn check(request: &Request<'_>, node: &NodeState<'_>) -> Vec<Refusal> {
     if ports.iter().any(node.port_taken) {
         refusals.push(Refusal::Ports);
     }
+    if pod.kind == PodKind::Api && !node.taints.iter().all(|taint| is_tolerated(pod, taint)) {
+        refusals.push(Refusal::Taint);
+    }
     refusals
 }
 
@@ -100,25 +99,17 @@ fn pressed(pod: &Pod, pressure: &Pressure) -> Option<Refusal> {
         [] => true,
         [NodeCondition::MemoryPressure] => {
             let mut tolerations = pod.spec.tolerations.iter().flatten();
-            pod.qos != QosClass::BestEffort || tolerations.any(tolerates_memory_pressure)
+            pod.qos != QosClass::BestEffort
+                || tolerations.any(|own| tolerates(own, MEMORY_PRESSURE, "", NO_SCHEDULE))
         }
         _ => false,
     };
     (!admitted).then_some(Refusal::Pressure(conditions))
 }
 
-/// `Toleration.ToleratesTaint` for the taint of memory pressure.
-fn tolerates_memory_pressure(toleration: &v1::Toleration) -> bool {
-    let is = |text: &Option<String>, expected: &str| {
-        text.as_deref().is_none_or(|text| text.is_empty() || text == expected)
-    };
-    let value = toleration.value.as_deref().unwrap_or_default();
-    let fits = match toleration.operator.as_deref().unwrap_or_default() {
-        "" | "Equal" => value.is_empty(),
-        "Exists" => true,
-        _ => false,
-    };
-    is(&toleration.effect, NO_SCHEDULE) && is(&toleration.key, MEMORY_PRESSURE_TAINT) && fits
+fn is_tolerated(pod: &Pod, taint: &NoExecuteTaint) -> bool {
+    let mut tolerations = pod.spec.tolerations.iter().flatten();
+    tolerations.any(|own| tolerates(own, &taint.key, &taint.value, NO_EXECUTE))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Admission: whether a pod may start on this node now, and which pods are preempted for a critical one.
 //!
-//! A pod's requests (`amounts`, `ports`, `selector`) are compared with what is available (`check`); what is
+//! A pod's requests (`amounts`, `ports`, `selector`, `toleration`) are compared with what is available (`check`); what is
 //! missing for a critical pod is taken from others (`preempt`). Which pods hold resources and which wait is a
 //! plain value (`queue`). [`Admission`] puts a lock around it, so that two pods never take the last of a
 //! resource, and wakes pods that can start.
@@ -22,6 +22,7 @@ mod preempt;
 mod queue;
 mod refusal;
 mod selector;
+mod toleration;
 
 pub use admission::{Admission, AdmissionState, Deps, Evict, Extended, Waiter, WaitingPod};
 pub use amounts::Amounts;
@@ -30,3 +31,4 @@ pub use growth::NoGrowth;
 pub use queue::{Facts, Node, Why};
 pub use refusal::Refusal;
 pub use selector::node_labels;
+pub use toleration::{NoExecuteTaint, no_execute};

@@ -10,6 +10,7 @@ use super::growth::{self, NoGrowth};
 use super::ports::{HostPort, host_ports};
 use super::preempt::{self, Held};
 use super::refusal::Refusal;
+use super::toleration::NoExecuteTaint;
 use nodewarden_eviction::Pressure;
 use nodewarden_manifest::names::{EPHEMERAL_STORAGE, is_extended};
 use nodewarden_manifest::{Pod, PodKind};
@@ -22,6 +23,8 @@ pub struct Node {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its taints that keep pods from running, as the API server has them.
+    pub taints: Vec<NoExecuteTaint>,
     /// The API server's labels of the node are not known yet: its pods are not rejected for them.
     pub labels_expected: bool,
     /// What pods can have together.
@@ -354,6 +357,7 @@ impl AdmissionQueue {
             node_name: &facts.node.name,
             labels: (!(facts.node.labels_expected && own.pod.kind == PodKind::Api))
                 .then_some(&facts.node.labels),
+            taints: &facts.node.taints,
             shutting_down: facts.node.shutting_down,
             pressure: facts.pressure,
             capacity: &capacity,

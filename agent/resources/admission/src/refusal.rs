@@ -30,6 +30,9 @@ pub enum Refusal {
     /// A host port is taken.
     #[error("Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")]
     Ports,
+    /// The node has a taint with the effect `NoExecute` that the pod does not tolerate.
+    #[error("Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate")]
+    Taint,
     /// The pod's own label `kubernetes.io/os`.
     #[error("Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")]
     OsLabel,
@@ -52,6 +55,7 @@ impl Refusal {
             Self::Affinity => PodReason::NodeAffinity,
             Self::NodeName => PodReason::NodeName,
             Self::Ports => PodReason::NodePorts,
+            Self::Taint => PodReason::TaintToleration,
             Self::OsLabel => PodReason::PodOsSelectorNodeLabelDoesNotMatch,
             Self::Os => PodReason::PodOsNotSupported,
             Self::Shutdown => PodReason::NodeShutdown,

@@ -26,6 +26,7 @@ struct Case {
     used: Amounts,
     others: Vec<Pod>,
     pressure: Vec<NodeCondition>,
+    taints: Vec<NoExecuteTaint>,
     critical: bool,
 }
 
@@ -33,7 +34,14 @@ impl Default for Case {
     fn default() -> Self {
         let capacity =
             vec![(CPU, 10), (MEMORY, 20), (PODS, 32), (EPHEMERAL_STORAGE, 20), ("hugepages-2Mi", 5)];
-        Self { capacity, used: Amounts::new(), others: Vec::new(), pressure: Vec::new(), critical: false }
+        Self {
+            capacity,
+            used: Amounts::new(),
+            others: Vec::new(),
+            pressure: Vec::new(),
+            taints: Vec::new(),
+            critical: false,
+        }
     }
 }
 
@@ -44,20 +52,24 @@ impl Case {
     }
 
     fn check(&self, spec: Value) -> Vec<Refusal> {
-        let pod = pod(spec);
+        self.check_pod(&pod(spec))
+    }
+
+    fn check_pod(&self, pod: &Pod) -> Vec<Refusal> {
         let pressure = self.pressure.iter().map(|own| (*own, Timestamp::UNIX_EPOCH)).collect();
         let ports: Vec<HostPort> = self.others.iter().flat_map(host_ports).collect();
         let node = NodeState {
             shutting_down: false,
             node_name: "machine1",
             labels: Some(&node_labels("machine1")),
+            taints: &self.taints,
             pressure: &Pressure(pressure),
             capacity: &|name| self.capacity.iter().find(|(own, _)| *own == name).map(|(_, amount)| *amount),
             used: &|name| amount(&self.used, name),
             port_taken: &|port| ports.iter().any(|other| other.conflicts(port)),
         };
-        let (wants, ports) = (wants(&pod), host_ports(&pod));
-        check(&Request { pod: &pod, wants: &wants, ports: &ports, critical: self.critical }, &node)
+        let (wants, ports) = (wants(pod), host_ports(pod));
+        check(&Request { pod, wants: &wants, ports: &ports, critical: self.critical }, &node)
     }
 
     fn reasons(&self, spec: Value) -> Vec<String> {
@@ -265,6 +277,7 @@ fn resources_that_are_not_requested_are_not_checked() {
         shutting_down: false,
         node_name: "n",
         labels: Some(&BTreeMap::new()),
+        taints: &[],
         pressure: &Pressure::default(),
         capacity: &|_| {
             looks.set(looks.get() + 1);
@@ -277,4 +290,22 @@ fn resources_that_are_not_requested_are_not_checked() {
     let wants = wants(&pod);
     assert_eq!(check(&Request { pod: &pod, wants: &wants, ports: &[], critical: false }, &node), []);
     assert_eq!(looks.get(), 1, "only its place");
+}
+
+#[test]
+fn a_no_execute_taint_excludes_pods_of_the_api_server_that_do_not_tolerate_it() {
+    let taint = |key: &str| NoExecuteTaint { key: key.into(), value: "broken".into() };
+    let case = Case { taints: vec![taint("gpu"), taint("disk")], ..Case::default() };
+    let check = |kind: PodKind, keys: &[&str]| {
+        let tolerations: Vec<Value> =
+            keys.iter().map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute"})).collect();
+        let pod = Pod { kind, ..pod(json!({"containers": [], "tolerations": tolerations})) };
+        case.check_pod(&pod).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let refused = ["Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"];
+    assert_eq!(check(PodKind::Api, &[]), refused);
+    assert_eq!(check(PodKind::Api, &["gpu"]), refused);
+    assert_eq!(check(PodKind::Api, &["gpu", "disk"]), [""; 0]);
+    assert_eq!(check(PodKind::Static, &[]), [""; 0]);
+    assert_eq!(Refusal::Taint.reason().to_string(), "TaintToleration");
 }
