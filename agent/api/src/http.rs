@@ -49,7 +49,7 @@ pub use host::AllowedHosts;
 use nodewarden_kube::pod_object::{self, NodeFacts};
 use nodewarden_metrics::Own;
 use nodewarden_metrics::summary;
-use nodewarden_metrics::summary::Readings;
+use nodewarden_metrics::summary::{Readings, Sources};
 use nodewarden_metrics::{cadvisor, own, recorder, resource};
 use nodewarden_model::{AgentState, PressureView};
 use nodewarden_tasks::blocking;
@@ -224,10 +224,15 @@ async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQ
     let made = scrape::blocking(&app, {
         let app = app.clone();
         move || {
-            let (snapshot, system) = (app.state.snapshot(), app.state.system_cgroups());
+            let snapshot = app.state.snapshot();
+            let mut sources = Sources { system: app.state.system_cgroups(), ..Sources::default() };
+            if !query.only_cpu_and_memory {
+                sources.workloads = app.state.workloads(&snapshot);
+                sources.disk = app.state.eviction().map(|eviction| eviction.disk_use()).unwrap_or_default();
+            }
             let answer = {
                 let mut readings = app.readings.lock();
-                let answer = summary::summary(&snapshot, &readings, &system);
+                let answer = summary::summary(&snapshot, &readings, &sources);
                 if readings.stale(&snapshot) {
                     *readings = Readings::of(&snapshot);
                 }

@@ -27,6 +27,7 @@ mod renamed;
 mod section;
 mod server;
 mod show;
+mod static_url;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -57,6 +58,7 @@ pub use probes::ProbeSettings;
 pub use server::{
     AuthenticationSettings, AuthorizationMode, AuthorizationSettings, ServerSettings, TlsVersion,
 };
+pub use static_url::StaticPodUrl;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
 pub use throttle::{CpuThrottle, MemoryThrottle, ThrottleSettings};
 

@@ -16,8 +16,9 @@ use crate::eviction::EvictionSettings;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
 use crate::show::{Map, pair};
+use crate::static_url::StaticPodUrl;
 use crate::threshold::Threshold;
-use crate::{cgroup_path, duration, eviction};
+use crate::{cgroup_path, duration, eviction, static_url};
 use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_manifest::ResourceList;
 
@@ -76,6 +77,8 @@ pub struct NodeSettings {
     pub static_pod_path: Option<PathBuf>,
     /// `fileCheckFrequency`.
     pub file_check_frequency: Duration,
+    /// `staticPodURL`, `staticPodURLHeader` and `httpCheckFrequency`.
+    pub static_pod_url: StaticPodUrl,
     /// `maxPods`.
     pub max_pods: u32,
     /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None` does neither.
@@ -165,6 +168,7 @@ impl Default for NodeSettings {
             runtime_cgroups: None,
             static_pod_path: None,
             file_check_frequency: Duration::from_secs(20),
+            static_pod_url: StaticPodUrl::default(),
             max_pods: 110,
             protect_kernel_defaults: None,
         }
@@ -202,6 +206,7 @@ pub(crate) fn take(
         .duration("fileCheckFrequency")
         .filter(|time| !time.is_zero())
         .unwrap_or(settings.file_check_frequency);
+    settings.static_pod_url = static_url::take(top);
     settings.protect_kernel_defaults = top.optional_flag("protectKernelDefaults");
     (settings, eviction)
 }
@@ -262,6 +267,7 @@ pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
     top.put("maxPods", node.max_pods);
     top.put_some("staticPodPath", node.static_pod_path.as_ref().map(|p| p.to_string_lossy().into_owned()));
     top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
+    static_url::show(top, &node.static_pod_url);
     top.put_some("protectKernelDefaults", node.protect_kernel_defaults);
 }
 

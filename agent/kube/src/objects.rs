@@ -4,7 +4,7 @@
 mod claims;
 #[cfg(test)]
 mod fixture;
-mod follow;
+pub(crate) mod follow;
 mod services;
 mod slim;
 #[cfg(test)]

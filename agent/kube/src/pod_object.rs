@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nodewarden_manifest::{Container, Pod};
 use nodewarden_model::PodView;
-use nodewarden_pods::source::is_api;
+use nodewarden_pods::source::{HTTP, is_api, is_http};
 
 pub use status::{Memory, Shown, shown, status};
 pub(crate) use transitions::second;
@@ -68,7 +68,7 @@ pub(crate) fn without_status(view: &PodView, node: &NodeFacts) -> v1::Pod {
         annotations.insert(SOURCE.into(), "api".into());
     } else {
         annotations.insert(HASH.into(), view.pod.uid.clone());
-        annotations.insert(SOURCE.into(), "file".into());
+        annotations.insert(SOURCE.into(), if is_http(&view.origin) { HTTP } else { "file" }.into());
     }
     pod.metadata.creation_timestamp = Some(seen);
     // A pod that is evicted or preempted is not deleted.

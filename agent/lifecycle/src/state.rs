@@ -66,7 +66,9 @@ pub struct Inner {
     pub version: u64,
     /// A resize of the containers is under way.
     pub resizing: bool,
-    /// Why the pod does not have the resources that it should have.
+    /// Why a container could not be resized when it was tried last.
+    pub resize_error: Option<String>,
+    /// Why the pod does not have the resources that it should have: there is no room for them.
     pub resize: Option<ResizePending>,
     /// One of the permits to start, from the creation of its sandbox until there is nothing to do at once.
     pub starting: Option<OwnedSemaphorePermit>,
@@ -142,6 +144,7 @@ impl PodState {
             sandbox_failures: 0,
             version: 0,
             resizing: false,
+            resize_error: None,
             resize: None,
             starting: None,
             early_ooms: Vec::new(),
@@ -324,6 +327,7 @@ impl PodState {
                 node_ips: &node_ips,
                 trouble: inner.trouble.as_ref(),
                 resize: inner.resize.as_ref(),
+                resizing: (inner.resizing, inner.resize_error.as_deref()),
                 api: inner.api.as_ref(),
                 ended: inner.ended,
             })

@@ -5,13 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use super::exposition::Exposition;
 use super::own;
+use super::summary::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{
-    AgentCost, AgentState, ContainerNames, CpuUsage, DenialCount, DeviceOwner, DeviceResource, DeviceView,
-    DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus, HookState, Identity, ImageGc,
-    ImagesView, Interface, IoUsage, KernelCounters, Machine, MemoryEvents, MemoryUsage, NodeResource,
-    PodNames, PodPhase, PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage,
-    ProgramCost, Snapshot, Status, SystemCgroups, Topic, TopicStatus, Usage,
+    AgentCost, AgentState, ContainerDiskView, ContainerNames, CpuUsage, DenialCount, DeviceOwner,
+    DeviceResource, DeviceView, DevicesView, DiskFigure, DiskView, EventCounts, EventType, FsUsage, FsUse,
+    GroupView, HierarchyStatus, HookState, Identity, ImageGc, ImagesView, Interface, IoUsage, KernelCounters,
+    Machine, MemoryEvents, MemoryUsage, NodeResource, PodDiskView, PodNames, PodPhase, PodView, Pressure,
+    PressureLine, PressureView, Pressures, ProbesView, ProcessUsage, ProgramCost, Snapshot, Status,
+    SystemCgroups, Topic, TopicStatus, Usage, Workload,
 };
 
 /// Time at which the fixture's files were read, in milliseconds since 1970.
@@ -55,6 +57,49 @@ pub fn snapshot(pods: usize) -> Snapshot {
     groups.push(group("/system.slice/containerd.service", Identity::Other));
     groups.push(group("/system.slice/kubelet.service", Identity::Other));
     Snapshot { time: at(READ_MILLIS + 5), machine: machine(), groups }
+}
+
+/// What the summary shows beside a snapshot: of the first pod everything, of the others nothing.
+pub fn summary_sources() -> Sources {
+    let fs = |used: Option<(u64, u64)>| {
+        Some(FsUse {
+            path: "/".into(),
+            device: 1,
+            capacity: 1_000_000,
+            available: 300_000,
+            inodes: 100,
+            inodes_free: 60,
+            used: used.map(|(bytes, _)| bytes),
+            inodes_used: used.map(|(_, inodes)| inodes),
+        })
+    };
+    let figure = |bytes, inodes| DiskFigure { bytes, inodes };
+    let container = ContainerDiskView { root: Some(figure(8192, 5)), logs: Some(figure(0, 1)) };
+    let pod = PodDiskView {
+        total: Some(figure(12_288, 7)),
+        containers: [("app".to_owned(), container)].into(),
+        volumes: [("data".to_owned(), figure(4096, 2))].into(),
+    };
+    let interface = Interface {
+        name: "eth0".into(),
+        rx_bytes: 10,
+        rx_errors: 1,
+        tx_bytes: 20,
+        tx_errors: 2,
+        ..Interface::default()
+    };
+    let workload = Workload { processes: Some(3), interfaces: vec![interface] };
+    Sources {
+        system: system_cgroups(),
+        workloads: [(pod_uid(0), workload)].into(),
+        disk: Arc::new(DiskView {
+            time: Some(at(READ_MILLIS)),
+            node: fs(None),
+            image: fs(Some((5000, 9))),
+            container: fs(Some((700, 3))),
+            pods: [(pod_uid(0), pod)].into(),
+        }),
+    }
 }
 
 fn pod(i: usize) -> Vec<GroupView> {

@@ -160,6 +160,12 @@ pub trait EvictionStatus: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What pods use on disk, as counted last; nothing is counted unless this is called. The first answer is empty, and
+    /// what is counted later is in the answers from then on.
+    fn disk_use(&self) -> std::sync::Arc<crate::DiskView> {
+        std::sync::Arc::default()
+    }
+
     /// The decisions that are kept, newest first.
     fn decisions(&self) -> Vec<std::sync::Arc<Decision>>;
 

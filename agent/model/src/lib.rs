@@ -10,6 +10,7 @@ pub mod backoff;
 mod clock;
 mod decision;
 mod device;
+mod disk_use;
 mod event;
 pub mod family;
 #[cfg(any(test, feature = "testing"))]
@@ -28,7 +29,9 @@ pub mod text;
 mod topics;
 mod usage;
 mod version;
+mod workload;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -39,6 +42,7 @@ pub use decision::{
 pub use device::{
     DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health, HostDevice, HostDeviceKind,
 };
+pub use disk_use::{ContainerDiskView, DiskFigure, DiskView, PodDiskView};
 pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, NodeResource, PodCgroup};
@@ -49,7 +53,7 @@ pub use image::{
 };
 pub use pod::{
     ApiState, ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView,
-    ReadinessGate, ResizePending,
+    ReadinessGate, ResizeInProgress, ResizePending,
 };
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
 pub use reason::{EndReason, PodReason, Waiting, WaitingReason};
@@ -61,6 +65,7 @@ pub use usage::{
     Pressures, ProcessUsage, Usage,
 };
 pub use version::{set_version, version};
+pub use workload::Workload;
 
 /// All that is known of the node and its cgroups at one moment.
 #[derive(Debug, Clone)]
@@ -105,6 +110,11 @@ pub trait AgentState: Send + Sync + 'static {
     /// The cgroups of the node's own processes. Blocks for up to half a second.
     fn system_cgroups(&self) -> SystemCgroups {
         SystemCgroups::default()
+    }
+    /// Processes and network of the pods of a snapshot, by uid, read now. Blocks.
+    fn workloads(&self, snapshot: &Snapshot) -> BTreeMap<String, Workload> {
+        let _ = snapshot;
+        BTreeMap::new()
     }
     /// The managed pods; empty in mode observe.
     fn pods(&self) -> Vec<Arc<PodView>> {

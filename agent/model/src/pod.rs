@@ -57,6 +57,8 @@ pub struct PodView {
     pub containers: Vec<ContainerView>,
     /// Why the pod does not have the resources that its manifest requests; `None` if it has them.
     pub resize: Option<ResizePending>,
+    /// Its containers are being given other resources; `None` when they have what they should have, or wait for room.
+    pub resizing: Option<ResizeInProgress>,
     /// Why the pod was ended before its time; `None` if it was not, or has started again since.
     pub evicted: Option<EvictionCause>,
     /// An earlier agent ran the pod, and the runtime has not said yet what it has of it: what is shown is older.
@@ -141,6 +143,30 @@ impl ResizePending {
 impl fmt::Display for ResizePending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason(), self.message())
+    }
+}
+
+/// A pod's containers are being given the resources that they were admitted with (KEP-1287, condition
+/// `PodResizeInProgress`). Displayed as `InProgress`, or as reason and message with a colon between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResizeInProgress {
+    /// Why it could not be done when it was tried last (the condition's reason `Error`, its message); it is tried again.
+    pub error: Option<String>,
+}
+
+impl ResizeInProgress {
+    /// The condition's reason (kubelet `PodReasonError`); `None` as long as nothing has failed.
+    pub fn reason(&self) -> Option<&'static str> {
+        self.error.as_ref().map(|_| "Error")
+    }
+}
+
+impl fmt::Display for ResizeInProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            Some(error) => write!(f, "Error: {error}"),
+            None => f.write_str("InProgress"),
+        }
     }
 }
 

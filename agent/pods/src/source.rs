@@ -1,7 +1,7 @@
 //! Where pods come from. A [`PodSource`] says which pods should run on this node; several of them are merged.
 //!
-//! Today there is one source, the manifest directory ([`manifests`]). Another one implements [`PodSource`]
-//! and is added to the list that `nodewarden_hierarchy::sources` builds; nothing else has to know it. A
+//! The node's own sources are the manifest directory ([`manifests`]) and a URL ([`url`]). Another one implements
+//! [`PodSource`] and is added to the list that `nodewarden_hierarchy::sources` builds; nothing else has to know it. A
 //! source returns a [`Desired`]. A pod that is missing from it is only ended when its source could be read
 //! completely.
 //!
@@ -12,15 +12,20 @@ mod desired;
 pub mod manifests;
 mod merge;
 mod origin;
+mod report;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod text;
+mod uid;
+pub mod url;
 
 use std::fmt;
 use std::io;
 
 pub use desired::{Deletion, Desired, Over, SourceProblem, SourcedPod, Unread};
-pub use origin::{API, PodOrigins, is_api, removed_reason, replaced_reason};
+pub use origin::{API, HTTP, PodOrigins, is_api, is_http, removed_reason, replaced_reason};
+use report::report;
 pub use sources::{Following, PodSources};
 
 /// One source of pods.

@@ -1,6 +1,7 @@
 //! What the API reads of the running agent.
 
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -13,10 +14,11 @@ use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
 use nodewarden_gc::Collector;
 use nodewarden_lifecycle::SetAside;
+use nodewarden_machine::cgroup::workloads;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
     AgentCost, AgentState, DevicesView, EvictionStatus, HierarchyStatus, ImageGc, PodView, ProbesView,
-    Snapshot, Status, SystemCgroups,
+    Snapshot, Status, SystemCgroups, Workload,
 };
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
@@ -133,6 +135,10 @@ impl AgentState for State {
 
     fn system_cgroups(&self) -> SystemCgroups {
         self.system_cgroups.get()
+    }
+
+    fn workloads(&self, snapshot: &Snapshot) -> BTreeMap<String, Workload> {
+        workloads(&self.observer.facts.layout, &snapshot.groups)
     }
 
     fn pods(&self) -> Vec<Arc<PodView>> {

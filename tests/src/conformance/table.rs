@@ -16,11 +16,7 @@ const REASONS: &[(&str, &str)] = &[
     ("should be able to pull image", "pulls from a registry on the Internet"),
     ("GKE system requirements", "looks for Docker on a machine of Google"),
     ("PrivilegedPod", "makes a network link of the kind dummy, which this kernel does not have"),
-    (
-        "Summary API",
-        "wants cgroups of the kubelet, the runtime and the system, which are not set up here (nodewarden's summary has no \
-         figures of pods' disks, networks and numbers of processes either)",
-    ),
+    ("Summary API", "wants cgroups of the kubelet, the runtime and the system, which are not set up here"),
     ("node-pod communication: udp", "sends UDP with netcat, which busybox's cannot"),
 ];
 

@@ -19,6 +19,7 @@ mod journal;
 mod late;
 mod limits;
 mod network;
+mod newer_api;
 mod offsets;
 mod oom;
 mod oom_score;
@@ -106,6 +107,7 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         late::TESTS,
         journal::TESTS,
+        &newer_api::tests(),
         &pods::tests(),
         &probes::tests(),
         &devices::tests(),

@@ -188,7 +188,7 @@ pub static FLAGS: &[Flag] = &[
     flag("machine-id-file", NoEffect(CADVISOR)),
     flag("make-iptables-util-chains", Key(&["makeIPTablesUtilChains"], Form::Switch)),
     flag("manifest-url", Key(&["staticPodURL"], Form::Text)),
-    flag("manifest-url-header", NoEffect("there is no source of pods by URL")),
+    flag("manifest-url-header", Key(&["staticPodURLHeader"], Form::Headers)),
     flag("master-service-namespace", NoEffect(REMOVED)),
     flag("max-open-files", Key(&["maxOpenFiles"], Form::Number)),
     flag("max-pods", Key(&["maxPods"], Form::Number)),

@@ -40,6 +40,7 @@ fn every_flag_can_be_given() {
             super::Form::Thresholds => "memory.available<1Gi",
             super::Form::Taints => "a=b:NoSchedule",
             super::Form::Gates => "NodeSwap=true",
+            super::Form::Headers => "a:b",
             _ => "1",
         };
         let error = read(&[&format!("--{}={text}", flag.name)]).err().map(|error| error.to_string());
@@ -104,6 +105,10 @@ fn values_are_read_as_pflag_reads_them() {
         "-500",
         "--serialize-image-pulls=false",
         "--seccomp-default",
+        "--manifest-url=http://h/pods",
+        "--manifest-url-header=Authorization:Bearer a, X-One: b:c",
+        "--manifest-url-header=X-One:d",
+        "--http-check-frequency=5s",
     ])
     .unwrap();
     assert_eq!(config.node.system_reserved["memory"].to_string(), "1Gi");
@@ -113,6 +118,10 @@ fn values_are_read_as_pflag_reads_them() {
     );
     assert!(!config.kubernetes.register_node && config.pods.seccomp_default);
     assert_eq!(config.pods.parallel_image_pulls, None);
+    let served = config.node.static_pod_url;
+    assert_eq!((served.url.as_deref(), served.check_frequency.as_secs()), (Some("http://h/pods"), 5));
+    assert_eq!(served.headers["X-One"], ["b:c", "d"]);
+    assert_eq!(served.headers["Authorization"], ["Bearer a"]);
 }
 
 #[test]
@@ -142,6 +151,11 @@ fn problems_name_the_flag() {
         (
             "--cloud-provider=aws",
             "--cloud-provider: aws: expected external or nothing: other providers are not built in",
+        ),
+        ("--manifest-url=pods", "--manifest-url: pods: expected a URL like"),
+        (
+            "--manifest-url-header=a",
+            "--manifest-url-header: a: expected name:value, with commas between several",
         ),
         ("--node-labels=a", "--node-labels: a: expected name=value, with commas between several"),
         (

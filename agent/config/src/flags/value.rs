@@ -25,6 +25,8 @@ pub enum Form {
     Gates,
     /// `key=value:effect` with commas.
     Taints,
+    /// `name:value` with commas; the flag and names may be repeated.
+    Headers,
 }
 
 impl Form {
@@ -47,6 +49,7 @@ impl Form {
                 let gates: Option<Mapping> = parts(texts).map(gate).collect();
                 gates.map(Value::from).ok_or("name=true or name=false, with commas between several")
             }
+            Self::Headers => headers(texts).ok_or("name:value, with commas between several"),
             Self::Taints => {
                 let taints: Option<Vec<Value>> =
                     parts(texts).map(|part| Taint::parse(part).map(|taint| taint.to_value())).collect();
@@ -76,4 +79,15 @@ fn map(texts: &[String], separator: char) -> Option<Value> {
         Some((Value::from(name.trim()), Value::from(value.trim())))
     };
     parts(texts).map(pair).collect::<Option<Mapping>>().map(Value::from)
+}
+
+/// As ColonSeparatedMultimapStringString of k8s.io/component-base/cli/flag: the values of each name in their order.
+fn headers(texts: &[String]) -> Option<Value> {
+    let mut all = Mapping::new();
+    for part in parts(texts) {
+        let (name, value) = part.split_once(':')?;
+        let values = all.entry(name.trim().into()).or_insert_with(|| Value::Sequence(Vec::new()));
+        values.as_sequence_mut()?.push(value.trim().into());
+    }
+    Some(all.into())
 }

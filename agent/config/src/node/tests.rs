@@ -119,6 +119,7 @@ nodewarden: {mode: manage, runtimeCgroups: /runtime}
         runtime_cgroups: text("/runtime"),
         static_pod_path: Some("/etc/kubernetes/manifests".into()),
         file_check_frequency: Duration::from_secs(90),
+        static_pod_url: crate::StaticPodUrl::default(),
         max_pods: 250,
         protect_kernel_defaults: Some(true),
     };

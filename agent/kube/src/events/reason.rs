@@ -71,6 +71,7 @@ mod tests {
             "Unhealthy",
             "UnexpectedAdmissionError",
             "ResizeDeferred",
+            "ResizeError",
         ] {
             assert_eq!(published(reason), Some((Kind::Warning, reason)));
         }

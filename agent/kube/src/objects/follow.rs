@@ -15,7 +15,7 @@ use nodewarden_model::backoff::Backoff;
 
 /// How long to wait after an error; short at first, since the authorizer of nodes learns of a pod a moment after
 /// the node does.
-const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(30));
+pub(super) const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(30));
 /// How long the API server keeps a watch open, in seconds: five minutes and up to as much again, as a kubelet's.
 const WATCH_SECONDS: u64 = 300;
 /// Watches that lasted so long were well: the next wait after an error is the shortest again.
@@ -25,16 +25,16 @@ const LIST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Which objects are followed.
 #[derive(Debug, Clone)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// Path of the list at the API server.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// The only one of these that is wanted.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// What has become known of the objects.
 #[derive(Debug)]
-pub(super) enum Update<K> {
+pub(crate) enum Update<K> {
     /// All there are.
     All(Vec<K>),
     /// This one is new or has changed.
@@ -47,7 +47,7 @@ pub(super) enum Update<K> {
 
 /// What the caller wants after an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
+pub(crate) enum Then {
     GoOn,
     Stop,
 }
@@ -88,14 +88,15 @@ impl Selection {
 }
 
 /// Lists and watches, and calls `on` with everything that becomes known, until that returns [`Then::Stop`].
-pub(super) async fn follow<K>(
+/// `again` are the waits after errors.
+pub(crate) async fn follow<K>(
     connection: &Connection,
     selection: &Selection,
+    mut again: Backoff,
     mut on: impl FnMut(Update<K>) -> Then,
 ) where
     K: Clone + DeserializeOwned + Metadata<Ty = ObjectMeta>,
 {
-    let mut again = AGAIN;
     loop {
         match list(connection, selection).await {
             Ok((all, mut version)) => {

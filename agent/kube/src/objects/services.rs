@@ -50,12 +50,14 @@ impl Services {
             let part = parts::register("services of the cluster", TASK_LIMIT);
             tokio::spawn(part.task(async move {
                 let all = Selection { path: "/api/v1/services".to_owned(), name: None };
-                follow::follow::<v1::Service>(&connection, &all, |update| match weak.upgrade() {
-                    Some(kept) => {
-                        kept.take(update);
-                        Then::GoOn
+                follow::follow::<v1::Service>(&connection, &all, follow::AGAIN, |update| {
+                    match weak.upgrade() {
+                        Some(kept) => {
+                            kept.take(update);
+                            Then::GoOn
+                        }
+                        None => Then::Stop,
                     }
-                    None => Then::Stop,
                 })
                 .await;
             }));

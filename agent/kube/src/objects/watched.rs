@@ -206,7 +206,8 @@ async fn keep<K: Kind>(
     note: impl Fn(Reading) + Send + 'static,
 ) {
     if watches {
-        return follow::follow::<K>(&connection, &selection, |update| noted(update, &note)).await;
+        return follow::follow::<K>(&connection, &selection, follow::AGAIN, |update| noted(update, &note))
+            .await;
     }
     loop {
         let update = match follow::list::<K>(&connection, &selection).await {

@@ -28,6 +28,10 @@ pub(super) fn conditions(view: &PodView, phase: PodPhase) -> Vec<v1::PodConditio
         // KEP-1287.
         conditions.push(condition("PodResizePending", true, pending.reason(), pending.message().to_owned()));
     }
+    if let Some(resizing) = &view.resizing {
+        let (reason, message) = (resizing.reason().unwrap_or_default(), resizing.error.clone());
+        conditions.push(condition("PodResizeInProgress", true, reason, message.unwrap_or_default()));
+    }
     conditions
 }
 

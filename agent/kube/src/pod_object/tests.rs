@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{
-    ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizePending, fixture,
+    ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizeInProgress, ResizePending,
+    fixture,
 };
 
 /// How messages of evictions begin (`nodewarden_eviction::NODE_LOW`, which is built on this crate).
@@ -150,7 +151,13 @@ fn a_pod_that_begins_and_one_that_is_done() {
     view.evicted = None;
     view.resize = Some(ResizePending::Deferred("no room: none".into()));
     assert!(conditions(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)"));
+    // Other resources are asked for while the former ones are given to the containers.
+    view.resizing = Some(ResizeInProgress::default());
+    assert!(conditions(&view).ends_with("(Deferred no room: none) PodResizeInProgress=True"));
     view.resize = None;
+    view.resizing = Some(ResizeInProgress { error: Some("refused by the runtime".into()) });
+    assert!(conditions(&view).ends_with(" PodResizeInProgress=True(Error refused by the runtime)"));
+    view.resizing = None;
     view.phase = PodPhase::Succeeded;
     assert_eq!(
         conditions(&view),

@@ -50,6 +50,7 @@ fn view(refused: &RefusedPod) -> PodView {
         sandbox_id: String::new(),
         containers: Vec::new(),
         resize: None,
+        resizing: None,
         evicted: Some(EvictionCause::Other),
         unseen: false,
         ended: false,

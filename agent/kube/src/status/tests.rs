@@ -9,7 +9,7 @@ use super::due::{Due, Sent, due};
 use super::patch::patch;
 use crate::known_pods::{KnownPod, status_digest};
 use crate::pod_object::{Memory, NodeFacts, shown};
-use nodewarden_model::{ContainerState, PodPhase, PodView, ResizePending, fixture};
+use nodewarden_model::{ContainerState, PodPhase, PodView, ResizeInProgress, ResizePending, fixture};
 
 /// A stand-in for the API server's strategic merge of a status patch, for the directives that [`patch`]
 /// makes.
@@ -150,16 +150,18 @@ fn conditions_of_others_stay_and_own_ones_go() {
     let now = Timestamp::UNIX_EPOCH;
     let mut resized = view(PodPhase::Running, true, 0);
     resized.resize = Some(ResizePending::Deferred("no room".into()));
+    resized.resizing = Some(ResizeInProgress::default());
     let known = server.known();
     writer.write(&resized, &known, &mut server, now);
     let types = |server: &Server| -> Vec<String> {
         server.status().conditions.unwrap().into_iter().map(|own| own.type_).collect()
     };
     assert!(types(&server).contains(&"PodResizePending".to_owned()));
-    resized.resize = None;
+    assert!(types(&server).contains(&"PodResizeInProgress".to_owned()));
+    (resized.resize, resized.resizing) = (None, None);
     let known = server.known();
     writer.write(&resized, &known, &mut server, now);
-    assert!(!types(&server).contains(&"PodResizePending".to_owned()));
+    assert!(!types(&server).iter().any(|kind| kind.starts_with("PodResize")), "{:?}", types(&server));
     assert!(
         server.status["conditions"].as_array().unwrap().contains(&gate)
             && server.status["nominatedNodeName"] == "x"

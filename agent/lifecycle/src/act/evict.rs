@@ -158,6 +158,7 @@ fn forget_troubles(inner: &mut Inner) {
     inner.trouble = None;
     inner.sandbox_failures = 0;
     inner.resize = None;
+    inner.resize_error = None;
     inner.early_ooms.clear();
 }
 

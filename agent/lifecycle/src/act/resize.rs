@@ -17,7 +17,6 @@ use crate::state::{Inner, PodState};
 use nodewarden_admission::{Admission, NoGrowth};
 use nodewarden_hierarchy::DesiredCgroup;
 use nodewarden_manifest::Pod;
-use nodewarden_model::ResizePending;
 use nodewarden_pods::spec;
 
 /// Between two tries of what the runtime or the kernel refuses (a memory limit below what is in use).
@@ -107,6 +106,7 @@ pub fn begin(state: &PodState, pod: Arc<Pod>, version: u64) {
         inner.version = version;
         inner.resizing = true;
         inner.resize = None;
+        inner.resize_error = None;
         // Its volumes may show its resources.
         inner.refresh = Some(Instant::now());
     });
@@ -150,9 +150,7 @@ async fn level_is(state: &PodState, version: u64) -> Result<(), Duration> {
             None => Ok(()),
             Some(problem) => {
                 drop(places);
-                state.note(|inner| {
-                    inner.resize = Some(ResizePending::Deferred(format!("the pod's cgroup: {problem}")));
-                });
+                state.note(|inner| inner.resize_error = Some(format!("the pod's cgroup: {problem}")));
                 Err(AGAIN)
             }
         },
@@ -172,14 +170,14 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     let now = state.env.node_now().await;
     let resources = spec::container_resources(&pod, own, &state.env.host(&now));
     if let Some(why) = shrink::why_not(state, id, name, resources.memory_limit_in_bytes).await {
-        defer(state, &pod, (name, id), why);
+        failed(state, &pod, (name, id), why);
         return Err(AGAIN);
     }
     match state.env.client.update_resources(id, resources).await {
         Ok(()) => {
             state.update(|inner| {
                 inner.record.note_update(own);
-                inner.resize = None;
+                inner.resize_error = None;
             });
             state.env.record_event(
                 &pod,
@@ -190,26 +188,21 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
             Ok(())
         }
         Err(error) => {
-            defer(state, &pod, (name, id), error.to_string());
+            failed(state, &pod, (name, id), error.to_string());
             Err(AGAIN)
         }
     }
 }
 
-/// Shows that a container cannot be resized now. One event for each new reason, while the numbers in the message
-/// may change.
-fn defer(state: &PodState, pod: &Pod, container: (&str, &str), why: String) {
-    let before = state.read().resize.clone();
-    let is_news = match &before {
-        Some(ResizePending::Deferred(before)) => !same_but_for_numbers(before, &why),
-        Some(ResizePending::Infeasible(_)) | None => true,
-    };
-    if is_news {
-        state.env.record_event(pod, Some(container), "ResizeDeferred", why.clone());
+/// Shows that a container could not be resized; it is tried again. One event for each new reason, while the numbers in
+/// the message may change.
+fn failed(state: &PodState, pod: &Pod, container: (&str, &str), why: String) {
+    let before = state.read().resize_error.clone();
+    if before.as_deref().is_none_or(|before| !same_but_for_numbers(before, &why)) {
+        state.env.record_event(pod, Some(container), "ResizeError", why.clone());
     }
-    let pending = Some(ResizePending::Deferred(why));
-    if before != pending {
-        state.note(|inner| inner.resize = pending);
+    if before.as_ref() != Some(&why) {
+        state.note(|inner| inner.resize_error = Some(why));
     }
 }
 
@@ -241,6 +234,7 @@ pub fn report_done(state: &PodState, reports: &mpsc::UnboundedSender<Report>) {
     if !carried_out {
         return;
     }
+    state.note(|inner| inner.resize_error = None);
     let uid = state.pod().uid.clone();
     // The receiver is gone when the agent ends.
     let _ = reports.send(Report::Resized { uid });

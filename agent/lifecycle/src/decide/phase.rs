@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::policy;
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed};
-use crate::decide::plan::Plan;
+use crate::decide::plan::{Action, Plan};
 use crate::decide::published::Published;
 use crate::record::{ContainerRecord, Evicted, Record};
 use nodewarden_devices::DeviceHealth;
@@ -14,7 +14,7 @@ use nodewarden_eviction::EvictionReason;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::{
     ApiState, ContainerState, ContainerView, EndReason, Ended, EvictionCause, PodPhase, PodReason, PodView,
-    ResizePending, Waiting, WaitingReason,
+    ResizeInProgress, ResizePending, Waiting, WaitingReason,
 };
 use nodewarden_pods::source::is_api;
 
@@ -51,6 +51,8 @@ pub struct Facts<'a> {
     pub trouble: Option<&'a Trouble>,
     /// Why the pod does not have the resources that it should have.
     pub resize: Option<&'a ResizePending>,
+    /// Whether a resize of its containers was begun and is not known to be done, and why one could not be resized.
+    pub resizing: (bool, Option<&'a str>),
     /// What the API server knows of the pod.
     pub api: Option<&'a Arc<ApiState>>,
     /// It is being deleted at the API server, and nothing is left of it here.
@@ -99,11 +101,21 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         sandbox_id: sandbox.map(|s| s.id.clone()).unwrap_or_default(),
         containers: if was_rejected(facts) { Vec::new() } else { containers },
         resize: facts.resize.cloned(),
+        resizing: resizing(facts),
         evicted: evicted.filter(|_| shown_ending.is_none()).map(cause),
         ended: facts.ended,
         api: facts.api.cloned(),
         unseen: false,
     }
+}
+
+/// A resize that an earlier agent began shows in the plan alone.
+fn resizing(facts: &Facts<'_>) -> Option<ResizeInProgress> {
+    let (begun, error) = facts.resizing;
+    let is_update = |action: &Action| matches!(action, Action::UpdateResources { .. });
+    let is_under_way = begun || facts.plan.actions.iter().any(is_update);
+    (is_under_way && facts.record.evicted().is_none())
+        .then(|| ResizeInProgress { error: error.map(str::to_owned) })
 }
 
 /// Only an eviction for what the node is low on has a condition of the node.

@@ -50,6 +50,7 @@ fn view(sourced: &SourcedPod, wait: &Wait, since: Timestamp) -> PodView {
         node_ips: &[],
         trouble: Some(&phase::Trouble { reason: wait.reason(), message: wait.to_string() }),
         resize: None,
+        resizing: (false, None),
         api: sourced.api.as_ref(),
         ended: false,
     })

@@ -7,7 +7,7 @@ use nix::sys::statvfs::statvfs;
 use procfs::{Current, CurrentSI};
 
 use super::files::Budget;
-use super::{Asked, GroupReader, Layout};
+use super::{Asked, GroupReader, Layout, workloads};
 use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Pressure, PressureLine, Usage};
 
 /// Reads the machine.
@@ -131,28 +131,8 @@ fn loadavg_threads() -> Option<u64> {
     procfs::LoadAverage::current().ok().map(|l| l.max.into())
 }
 
-/// Interfaces that cAdvisor leaves out too: their traffic is the node's or the pods' already.
-const IGNORED: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
-
 fn interfaces() -> Vec<Interface> {
-    let Ok(devices) = procfs::net::dev_status() else { return Vec::new() };
-    let mut found: Vec<Interface> = devices
-        .into_values()
-        .filter(|d| !IGNORED.iter().any(|prefix| d.name.starts_with(prefix)))
-        .map(|d| Interface {
-            name: d.name,
-            rx_bytes: d.recv_bytes,
-            rx_packets: d.recv_packets,
-            rx_errors: d.recv_errs,
-            rx_dropped: d.recv_drop,
-            tx_bytes: d.sent_bytes,
-            tx_packets: d.sent_packets,
-            tx_errors: d.sent_errs,
-            tx_dropped: d.sent_drop,
-        })
-        .collect();
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
+    procfs::net::dev_status().map(|all| workloads::interfaces(all.into_values())).unwrap_or_default()
 }
 
 #[cfg(test)]

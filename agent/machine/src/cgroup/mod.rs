@@ -7,6 +7,7 @@
 //!   [`nodewarden_model::Usage`].
 //! - [`identify`]: the pod and container of a cgroup's path, by the kubelet's names.
 //! - [`MachineReader`]: the node as a whole.
+//! - [`workloads`]: processes and network interfaces of pods.
 //! - [`control`]: creating, changing and removing them.
 
 pub mod control;
@@ -27,6 +28,7 @@ mod reader;
 mod v1;
 mod v2;
 mod walk;
+mod workloads;
 
 pub use controller::{Controller, Version};
 pub use error::CgroupError;
@@ -39,3 +41,4 @@ pub use machine::MachineReader;
 pub use membership::{Membership, parse_memberships};
 pub use reader::{Asked, GroupReader};
 pub use walk::{Walk, walk};
+pub use workloads::workloads;

@@ -1,26 +1,29 @@
 //! `/stats/summary`: the node, its pods and their containers in the kubelet's form
 //! (`pkg/kubelet/server/stats`, `pkg/kubelet/stats/helper.go`).
 //!
-//! Left out, because cgroups do not contain it: file system usage of containers, logs and volumes,
-//! `runtime.imageFs`, a pod's network interfaces (its traffic by cgroup is in `/metrics`), process counts.
+//! What pods use on disk is what was counted last ([`DiskView`]); what is not known completely is left out. Of volumes only
+//! `emptyDir` on disk are shown. `process_count` has the processes in cgroups below a container's too.
 //! Page faults are the hierarchical count (the kubelet shows a pod's own cgroup's count, which on v1 is 0).
 
+mod disk;
 mod rates;
 mod types;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use rates::Readings;
 pub use types::Summary;
 use types::{
     ContainerStats, CpuStats, FsStats, InterfaceStats, IoStats, MemoryStats, NetworkStats, NodeStats,
-    PodReference, PodStats, PsiData, PsiStats, RlimitStats, SwapStats, Time,
+    PodReference, PodStats, ProcessStats, PsiData, PsiStats, RlimitStats, RuntimeStats, SwapStats, Time,
 };
 
 use super::rows::{Names, current, succeeds};
 use nodewarden_model::{
-    GroupView, Identity, Interface, Machine, Pressure, PressureLine, Snapshot, SystemCgroups, Usage,
+    DiskView, GroupView, Identity, Interface, Machine, Pressure, PressureLine, Snapshot, SystemCgroups,
+    Usage, Workload,
 };
 
 /// The kubelet's `defaultNetworkInterfaceName`.
@@ -29,9 +32,19 @@ const DEFAULT_INTERFACE: &str = "eth0";
 /// cAdvisor's `isIgnoredDevice`: prefixes of interfaces that do not count as the node's network.
 const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
 
-/// The response for `snapshot`; CPU rates are computed relative to the earlier reading `before`. `system` are the cgroups of
-/// the node's own processes.
-pub fn summary(snapshot: &Snapshot, before: &Readings, system: &SystemCgroups) -> Summary {
+/// What the summary shows beside a snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The cgroups of the node's own processes.
+    pub system: SystemCgroups,
+    /// Processes and network of pods, by uid, read with the snapshot.
+    pub workloads: BTreeMap<String, Workload>,
+    /// What pods use on disk.
+    pub disk: Arc<DiskView>,
+}
+
+/// The response for `snapshot`; CPU rates are computed relative to the earlier reading `before`.
+pub fn summary(snapshot: &Snapshot, before: &Readings, sources: &Sources) -> Summary {
     let now = Readings::of(snapshot);
     let groups: Vec<_> = current(&snapshot.groups).into_iter().filter(|g| g.removed.is_none()).collect();
     let rate = |group: &GroupView| before.group_rate(&now, &group.path);
@@ -40,9 +53,9 @@ pub fn summary(snapshot: &Snapshot, before: &Readings, system: &SystemCgroups) -
             &snapshot.machine,
             snapshot.time,
             before.node_rate(&now),
-            system_containers(&groups, system, &rate),
+            (system_containers(&groups, &sources.system, &rate), disk::runtime(&sources.disk)),
         ),
-        pods: pods(&groups, &rate),
+        pods: pods(&groups, &rate, sources, snapshot.time),
     }
 }
 
@@ -52,12 +65,14 @@ impl Summary {
     pub fn only_cpu_and_memory(mut self) -> Self {
         let node = &mut self.node;
         (node.io, node.network, node.fs, node.rlimit) = (None, None, None, None);
+        node.runtime = None;
         for pod in &mut self.pods {
-            pod.io = None;
+            (pod.io, pod.network, pod.ephemeral_storage, pod.process_stats) = (None, None, None, None);
+            pod.volume.clear();
         }
         let containers = self.pods.iter_mut().flat_map(|p| &mut p.containers);
         for container in containers.chain(&mut node.system_containers) {
-            container.io = None;
+            (container.io, container.rootfs, container.logs) = (None, None, None);
         }
         self
     }
@@ -69,7 +84,7 @@ fn node(
     machine: &Machine,
     read: SystemTime,
     rate: Option<u64>,
-    system_containers: Vec<ContainerStats>,
+    (system_containers, runtime): (Vec<ContainerStats>, Option<RuntimeStats>),
 ) -> NodeStats {
     let usage = &machine.usage;
     let swap_available = |used: u64| Some(machine.swap_bytes.saturating_sub(used));
@@ -85,14 +100,15 @@ fn node(
             let fs = machine.fs?;
             Some(FsStats {
                 time,
-                available_bytes: fs.available_bytes,
-                capacity_bytes: fs.capacity_bytes,
-                used_bytes: fs.used_bytes,
-                inodes_free: fs.inodes_free,
-                inodes: fs.inodes,
-                inodes_used: fs.inodes.saturating_sub(fs.inodes_free),
+                available_bytes: Some(fs.available_bytes),
+                capacity_bytes: Some(fs.capacity_bytes),
+                used_bytes: Some(fs.used_bytes),
+                inodes_free: Some(fs.inodes_free),
+                inodes: Some(fs.inodes),
+                inodes_used: Some(fs.inodes.saturating_sub(fs.inodes_free)),
             })
         }),
+        runtime,
         rlimit: time(read)
             .filter(|_| machine.max_pids.is_some() || machine.processes.is_some())
             .map(|time| RlimitStats { time, maxpid: machine.max_pids, curproc: machine.processes }),
@@ -120,13 +136,15 @@ fn system_containers(groups: &[&GroupView], system: &SystemCgroups, rate: &Rate<
     .collect()
 }
 
-fn pods(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<PodStats> {
+fn pods(groups: &[&GroupView], rate: &Rate<'_>, sources: &Sources, read: SystemTime) -> Vec<PodStats> {
     let names = Names::of(groups);
     let mut pods: Vec<PodStats> = Vec::new();
     let mut place: HashMap<&str, usize> = HashMap::new();
     for group in groups {
         if let Identity::Pod { uid, .. } = &*group.identity {
             let named = names.pod(uid).cloned().unwrap_or_default();
+            let workload = sources.workloads.get(uid);
+            let interfaces = workload.map(|workload| workload.interfaces.as_slice()).unwrap_or_default();
             place.insert(uid, pods.len());
             pods.push(PodStats {
                 pod_ref: PodReference { name: named.name, namespace: named.namespace, uid: uid.clone() },
@@ -136,6 +154,12 @@ fn pods(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<PodStats> {
                 memory: memory(&group.usage, limit_left(&group.usage)),
                 io: io(&group.usage),
                 swap: swap(&group.usage, swap_left(&group.usage)),
+                network: time(read).and_then(|time| network(interfaces, time)),
+                volume: disk::volumes(&sources.disk, uid),
+                ephemeral_storage: disk::ephemeral_storage(&sources.disk, uid),
+                process_stats: workload
+                    .and_then(|workload| workload.processes)
+                    .map(|process_count| ProcessStats { process_count }),
             });
         }
     }
@@ -159,7 +183,9 @@ fn pods(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<PodStats> {
     }
     for key @ (pod, name) in order {
         if let Some(group) = youngest.get(&key) {
-            pods[pod].containers.push(container(name, group, rate(group)));
+            let (rootfs, logs) = disk::container(&sources.disk, &pods[pod].pod_ref.uid, name);
+            let own = container(name, group, rate(group));
+            pods[pod].containers.push(ContainerStats { rootfs, logs, ..own });
         }
     }
     pods
@@ -174,6 +200,8 @@ fn container(name: &str, group: &GroupView, rate: Option<u64>) -> ContainerStats
         memory: memory(usage, limit_left(usage)),
         io: io(usage),
         swap: swap(usage, swap_left(usage)),
+        rootfs: None,
+        logs: None,
     }
 }
 

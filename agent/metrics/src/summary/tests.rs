@@ -7,7 +7,7 @@ use super::*;
 use crate::fixture;
 
 fn shown(snapshot: &Snapshot, before: &Readings) -> Value {
-    serde_json::to_value(summary(snapshot, before, &fixture::system_cgroups())).unwrap()
+    serde_json::to_value(summary(snapshot, before, &fixture::summary_sources())).unwrap()
 }
 
 #[test]
@@ -55,7 +55,8 @@ fn system_containers_are_where_their_processes_are() {
     }
     let path = |path: &str| Some(path.to_owned());
     let names = |system: &SystemCgroups| -> Vec<String> {
-        let answer = summary(&snapshot, &Readings::default(), system);
+        let sources = Sources { system: system.clone(), ..Sources::default() };
+        let answer = summary(&snapshot, &Readings::default(), &sources);
         answer.node.system_containers.into_iter().map(|own| own.name).collect()
     };
     let system = SystemCgroups {
@@ -78,7 +79,8 @@ fn unknown_values_are_left_out() {
     for group in &mut snapshot.groups {
         group.usage = Usage::default();
     }
-    let answer = shown(&snapshot, &Readings::default());
+    let answer = summary(&snapshot, &Readings::default(), &Sources::default());
+    let answer = serde_json::to_value(answer).unwrap();
     assert_eq!(answer["node"], json!({"nodeName": "n"}));
     let keys: Vec<_> = answer["pods"][0].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["containers", "podRef", "startTime"]);
@@ -125,10 +127,48 @@ fn removed_and_replaced_containers_are_not_shown() {
 
 #[test]
 fn only_cpu_memory_and_swap_are_shown_on_request() {
-    let answer = summary(&fixture::snapshot(1), &Readings::default(), &fixture::system_cgroups())
+    let answer = summary(&fixture::snapshot(1), &Readings::default(), &fixture::summary_sources())
         .only_cpu_and_memory();
     let answer = serde_json::to_value(answer).unwrap();
     let keys: Vec<_> = answer["node"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["cpu", "memory", "nodeName", "startTime", "swap", "systemContainers"]);
-    assert!(answer["pods"][0]["containers"][0].get("io").is_none());
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&answer["pods"][0]), ["containers", "cpu", "memory", "podRef", "startTime", "swap"]);
+    assert_eq!(keys(&answer["pods"][0]["containers"][0]), ["cpu", "memory", "name", "startTime", "swap"]);
+}
+
+#[test]
+fn disks_network_and_processes_of_pods() {
+    let answer = shown(&fixture::snapshot(2), &Readings::default());
+    let time = "2023-11-14T22:21:40Z";
+    let fs = |used: Option<(u64, u64)>| {
+        let mut fs = json!({
+            "time": time, "availableBytes": 300_000, "capacityBytes": 1_000_000, "inodesFree": 60, "inodes": 100,
+        });
+        if let Some((bytes, inodes)) = used {
+            (fs["usedBytes"], fs["inodesUsed"]) = (json!(bytes), json!(inodes));
+        }
+        fs
+    };
+    assert_eq!(
+        answer["node"]["runtime"],
+        json!({"imageFs": fs(Some((5000, 9))), "containerFs": fs(Some((700, 3)))})
+    );
+    let pod = &answer["pods"][0];
+    assert_eq!(pod["process_stats"], json!({"process_count": 3}));
+    let interface = json!({"name": "eth0", "rxBytes": 10, "rxErrors": 1, "txBytes": 20, "txErrors": 2});
+    let mut network = interface.clone();
+    (network["time"], network["interfaces"]) = (json!(time), json!([interface]));
+    assert_eq!(pod["network"], network);
+    assert_eq!(pod["ephemeral-storage"], fs(Some((12_288, 7))));
+    let mut volume = fs(Some((4096, 2)));
+    volume["name"] = json!("data");
+    assert_eq!(pod["volume"], json!([volume]));
+    assert_eq!(pod["containers"][0]["rootfs"], fs(Some((8192, 5))));
+    assert_eq!(pod["containers"][0]["logs"], fs(Some((0, 1))), "an empty file is known");
+    // Nothing was counted of the second pod.
+    for key in ["process_stats", "network", "ephemeral-storage", "volume"] {
+        assert!(answer["pods"][1].get(key).is_none(), "{key}");
+    }
+    assert!(answer["pods"][1]["containers"][0].get("rootfs").is_none());
 }

@@ -30,6 +30,8 @@ pub(super) struct NodeStats {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fs: Option<FsStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) runtime: Option<RuntimeStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rlimit: Option<RlimitStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) swap: Option<SwapStats>,
@@ -51,6 +53,15 @@ pub(super) struct PodStats {
     pub(super) io: Option<IoStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) swap: Option<SwapStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) network: Option<NetworkStats>,
+    /// Its `emptyDir` volumes on disk.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) volume: Vec<VolumeStats>,
+    #[serde(rename = "ephemeral-storage", skip_serializing_if = "Option::is_none")]
+    pub(super) ephemeral_storage: Option<FsStats>,
+    #[serde(rename = "process_stats", skip_serializing_if = "Option::is_none")]
+    pub(super) process_stats: Option<ProcessStats>,
 }
 
 /// Reference to a pod. Name and namespace are empty if the runtime did not report them; the uid is always
@@ -77,6 +88,11 @@ pub(super) struct ContainerStats {
     pub(super) io: Option<IoStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) swap: Option<SwapStats>,
+    /// Its writable layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rootfs: Option<FsStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) logs: Option<FsStats>,
 }
 
 /// CPU usage: a rate and a total.
@@ -159,7 +175,7 @@ pub(super) struct NetworkStats {
     pub(super) interfaces: Vec<InterfaceStats>,
 }
 
-/// Totals of one network interface of the host.
+/// Totals of one network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InterfaceStats {
@@ -174,17 +190,48 @@ pub(super) struct InterfaceStats {
     pub(super) tx_errors: Option<u64>,
 }
 
-/// The root file system.
+/// A file system, and what is used of it by whatever the figures are about.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FsStats {
     pub(super) time: Time,
-    pub(super) available_bytes: u64,
-    pub(super) capacity_bytes: u64,
-    pub(super) used_bytes: u64,
-    pub(super) inodes_free: u64,
-    pub(super) inodes: u64,
-    pub(super) inodes_used: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) available_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) capacity_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) used_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inodes_free: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inodes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inodes_used: Option<u64>,
+}
+
+/// A volume of a pod.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct VolumeStats {
+    #[serde(flatten)]
+    pub(super) fs: FsStats,
+    pub(super) name: String,
+}
+
+/// The file systems of the container runtime.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuntimeStats {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) image_fs: Option<FsStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) container_fs: Option<FsStats>,
+}
+
+/// The processes of a pod's containers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) struct ProcessStats {
+    pub(super) process_count: u64,
 }
 
 /// Process ids: the maximum, and how many are in use.

@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::executor::LocalExecutor;
 use super::request::{Body, Headers};
 use super::socket::dial;
-use super::tls::secured;
+use super::tls::{Trust, secured};
 use super::url::Url;
-use super::{Fault, LONGEST_BODY, Response};
+use super::{Fault, Response};
 use nodewarden_manifest::Scheme;
 
 /// Maximum number of bytes of a non-HTTP response that an error shows.
@@ -28,7 +28,7 @@ const SHOWN: usize = 64;
 #[derive(Debug)]
 pub(super) enum Exchanged {
     Answer(Response),
-    /// A redirect within the same host, to be followed.
+    /// A redirect to be followed.
     Moved {
         to: Url,
         /// Whether the server gave an absolute URL.
@@ -36,21 +36,38 @@ pub(super) enum Exchanged {
     },
 }
 
-pub(super) async fn exchange(url: &Url, headers: &Headers<'_>) -> Result<Exchanged, Fault> {
+/// What differs between the purposes of requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'a> {
+    /// Which servers are trusted.
+    pub trust: &'a Trust,
+    /// Maximum number of body bytes that are read.
+    pub longest: usize,
+    /// Only redirects within the same host are followed.
+    pub stays: bool,
+}
+
+pub(super) async fn exchange(url: &Url, headers: &Headers<'_>, terms: Terms<'_>) -> Result<Exchanged, Fault> {
     // Built first: a request that cannot be sent needs no connection.
     let request = headers.request(url, Version::HTTP_11)?;
     let (stream, address) = dial(&url.host, url.port()).await?;
     if url.scheme == Scheme::Http {
-        return over_http1(stream, address, request, url).await;
+        return over_http1(stream, address, request, url, terms).await;
     }
-    let stream = secured(stream, &url.host, address).await?;
+    let stream = secured(stream, &url.host, address, terms.trust).await?;
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        return over_http2(stream, address, headers.request(url, Version::HTTP_2)?, url).await;
+        return over_http2(stream, address, headers.request(url, Version::HTTP_2)?, url, terms).await;
     }
-    over_http1(stream, address, request, url).await
+    over_http1(stream, address, request, url, terms).await
 }
 
-async fn over_http1<S>(stream: S, peer: SocketAddr, ask: Request<Body>, url: &Url) -> Result<Exchanged, Fault>
+async fn over_http1<S>(
+    stream: S,
+    peer: SocketAddr,
+    ask: Request<Body>,
+    url: &Url,
+    terms: Terms<'_>,
+) -> Result<Exchanged, Fault>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
@@ -58,7 +75,7 @@ where
     builder.title_case_headers(true).allow_obsolete_multiline_headers_in_responses(true);
     let shaken = builder.handshake(TokioIo::new(stream)).await;
     let (mut sender, mut connection) = shaken.map_err(|error| Fault::of(error, peer))?;
-    let answer = pin!(read(sender.send_request(ask), peer, url));
+    let answer = pin!(read(sender.send_request(ask), peer, url, terms));
     let driver = poll_fn(|cx| connection.poll_without_shutdown(cx));
     let done = match select(answer, driver).await {
         Either::Left((done, _)) => done,
@@ -73,7 +90,13 @@ where
     })
 }
 
-async fn over_http2<S>(stream: S, peer: SocketAddr, ask: Request<Body>, url: &Url) -> Result<Exchanged, Fault>
+async fn over_http2<S>(
+    stream: S,
+    peer: SocketAddr,
+    ask: Request<Body>,
+    url: &Url,
+    terms: Terms<'_>,
+) -> Result<Exchanged, Fault>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -81,7 +104,7 @@ where
     let whole = async {
         let shaken = http2::handshake(executor.clone(), TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| Fault::of(error, peer))?;
-        let answer = pin!(read(sender.send_request(ask), peer, url));
+        let answer = pin!(read(sender.send_request(ask), peer, url, terms));
         match select(answer, pin!(connection)).await {
             Either::Left((done, _)) => done,
             Either::Right((_, answer)) => answer.await,
@@ -95,30 +118,31 @@ async fn read(
     answer: impl Future<Output = hyper::Result<hyper::Response<Incoming>>>,
     peer: SocketAddr,
     url: &Url,
+    terms: Terms<'_>,
 ) -> Result<Exchanged, Fault> {
     let answer = answer.await.map_err(|error| Fault::of(error, peer))?;
     let status = answer.status().as_u16();
     let location = answer.headers().get(LOCATION).filter(|_| matches!(status, 301..=303 | 307 | 308));
     let location =
         location.map(HeaderValue::as_bytes).map(String::from_utf8_lossy).filter(|to| !to.is_empty());
-    let moved = location.as_deref().map(|to| url.follow(to)).transpose()?;
+    let moved = location.as_deref().map(|to| url.follow(to, terms.stays)).transpose()?;
     if let Some(Some((to, absolute))) = moved {
         return Ok(Exchanged::Moved { to, absolute });
     }
     let foreign_redirect = location.map(|to| to.into_owned());
-    let body = body(answer.into_body()).await;
+    let body = body(answer.into_body(), terms.longest).await;
     let body = body.map_err(|error| Fault::Body(Box::new(Fault::of(error, peer))))?;
     Ok(Exchanged::Answer(Response { status, body, foreign_redirect }))
 }
 
 /// Reads the body up to the limit.
-async fn body(mut body: Incoming) -> hyper::Result<Vec<u8>> {
+async fn body(mut body: Incoming, longest: usize) -> hyper::Result<Vec<u8>> {
     let mut read = Vec::new();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
-            let room = LONGEST_BODY - read.len();
+            let room = longest - read.len();
             read.extend_from_slice(&data[..data.len().min(room)]);
-            if read.len() == LONGEST_BODY {
+            if read.len() == longest {
                 break;
             }
         }

@@ -9,7 +9,7 @@ pub fn redirects<'a>(host: &str, locations: impl Iterator<Item = &'a str>) -> Ve
     let mut at = Url { scheme: Scheme::Http, host: host.to_owned(), port: Some(8080), path: "/a/b?c".into() };
     let mut urls = Vec::new();
     for location in locations {
-        let Ok(Some((next, _))) = at.follow(location) else { break };
+        let Ok(Some((next, _))) = at.follow(location, true) else { break };
         urls.push(next.to_string());
         at = next;
     }

@@ -1,9 +1,11 @@
 //! An HTTP or HTTPS GET request as the kubelet sends it (pkg/probe/http), for lifecycle hooks and probes.
 //!
-//! [`get`] sends the request of an [`HttpGetAction`] of a manifest and follows redirects within the same host.
+//! [`get`] sends the request of an [`HttpGetAction`] of a manifest and follows redirects within the same host; certificates
+//! are not verified. `fetch` sends one to a URL of the configuration, for pods: it follows every redirect, and the server's
+//! certificate has to be good.
 //!
-//! It uses HTTP/1.1, or HTTP/2 if a TLS server chooses it. Certificates are not verified, no proxy is used, connections
-//! are not reused, and none is left in TIME_WAIT. Everything runs in the caller's future: dropping it closes the
+//! Both use HTTP/1.1, or HTTP/2 if a TLS server chooses it. No proxy is used, connections are not reused, and none is left
+//! in TIME_WAIT. Everything runs in the caller's future: dropping it closes the
 //! connection.
 
 mod error;
@@ -28,8 +30,10 @@ use nodewarden_manifest::HttpGetAction;
 #[cfg(test)]
 use nodewarden_manifest::Scheme;
 
-use exchange::{Exchanged, exchange};
+use exchange::{Exchanged, Terms, exchange};
 use request::Headers;
+use tls::NO_VERIFICATION;
+pub(crate) use tls::Trust;
 use url::Url;
 
 /// Maximum number of requests including redirects (Go's client: "stopped after 10 redirects").
@@ -42,7 +46,7 @@ const LONGEST_BODY: usize = 10 << 10;
 pub struct Response {
     /// The HTTP status code, such as 200.
     pub status: u16,
-    /// The first bytes of the body, at most 10 KiB.
+    /// The first bytes of the body, at most 10 KiB for a probe or hook.
     pub body: Vec<u8>,
     /// A `Location` header that leads to another host and was not followed.
     pub foreign_redirect: Option<String>,
@@ -56,10 +60,29 @@ pub struct Response {
 /// # Errors
 /// There is no response, or its body ended early ([`Fault::Body`]).
 pub async fn get(action: &HttpGetAction, host: &str, purpose: Purpose) -> Result<Response, HttpError> {
-    let mut url = Url::of(action, host);
-    let mut headers = Headers::of(action, purpose);
+    let terms = Terms { trust: &NO_VERIFICATION, longest: LONGEST_BODY, stays: true };
+    ask(Url::of(action, host), Headers::of(action, purpose), terms).await
+}
+
+/// Sends a request with these headers to the absolute `url`, and reads at most `longest` bytes of the body. There is no
+/// time limit here. Redirects are followed to every host, as Go's client does.
+///
+/// # Errors
+/// There is no response, or its body ended early ([`Fault::Body`]).
+pub(crate) async fn fetch(
+    url: &str,
+    headers: &[(String, String)],
+    trust: &Trust,
+    longest: usize,
+) -> Result<Response, HttpError> {
+    let parsed = Url::parse(url).map_err(|fault| HttpError { url: url.to_owned(), fault })?;
+    let terms = Terms { trust, longest, stays: false };
+    ask(parsed, Headers::new(headers, Purpose::StaticPods), terms).await
+}
+
+async fn ask(mut url: Url, mut headers: Headers<'_>, terms: Terms<'_>) -> Result<Response, HttpError> {
     for _ in 0..MOST_REQUESTS {
-        match exchange(&url, &headers).await {
+        match exchange(&url, &headers, terms).await {
             Ok(Exchanged::Answer(response)) => return Ok(response),
             Ok(Exchanged::Moved { to, absolute }) => {
                 headers.moved(&url, &to, absolute);

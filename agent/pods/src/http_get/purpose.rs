@@ -7,15 +7,18 @@ pub enum Purpose {
     Probe,
     /// A lifecycle hook: `kube-lifecycle/<version>`.
     Hook,
+    /// The pods of `staticPodURL`: `nodewarden/<version>`.
+    StaticPods,
 }
 
 impl Purpose {
-    /// The kubelet's `User-Agent` with our version (pkg/probe/http `userAgent`).
+    /// For probes and hooks the kubelet's `User-Agent` with our version (pkg/probe/http `userAgent`).
     pub(crate) fn user_agent(self) -> String {
-        let purpose = match self {
-            Self::Probe => "probe",
-            Self::Hook => "lifecycle",
+        let program = match self {
+            Self::Probe => "kube-probe",
+            Self::Hook => "kube-lifecycle",
+            Self::StaticPods => "nodewarden",
         };
-        format!("kube-{purpose}/{}", nodewarden_model::version())
+        format!("{program}/{}", nodewarden_model::version())
     }
 }

@@ -25,27 +25,37 @@ pub(super) struct Headers<'a> {
     host: Option<&'a str>,
     /// The `Referer` header of a redirect.
     referer: Option<String>,
+    /// A redirect led to another host: credentials are no longer sent.
+    is_elsewhere: bool,
 }
+
+/// What Go's client does not send to another host (net/http `makeHeadersCopier`).
+const CREDENTIALS: [&str; 6] =
+    ["authorization", "www-authenticate", "cookie", "cookie2", "proxy-authorization", "proxy-authenticate"];
 
 impl<'a> Headers<'a> {
     pub fn of(action: &'a HttpGetAction, purpose: Purpose) -> Self {
         let host = action.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
-        Self {
-            manifest: &action.headers,
-            user_agent: purpose.user_agent(),
-            host: host.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty()),
-            referer: None,
-        }
+        let host = host.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty());
+        Self { host, ..Self::new(&action.headers, purpose) }
+    }
+
+    /// These headers, of which a `Host` is not sent.
+    pub fn new(headers: &'a [(String, String)], purpose: Purpose) -> Self {
+        let user_agent = purpose.user_agent();
+        Self { manifest: headers, user_agent, host: None, referer: None, is_elsewhere: false }
     }
 
     /// Updates the headers for a redirect. A `Host` of the manifest is used until an absolute redirect. `Referer` is
-    /// sent unless the redirect leads from HTTPS to HTTP.
+    /// sent unless the redirect leads from HTTPS to HTTP. Credentials are sent until a redirect leads to a host that is
+    /// neither the one before nor below it.
     pub fn moved(&mut self, from: &Url, to: &Url, absolute: bool) {
         if absolute {
             self.host = None;
         }
         let leaks = from.scheme == Scheme::Https && to.scheme == Scheme::Http;
         self.referer = (!leaks).then(|| from.to_string());
+        self.is_elsewhere |= !is_domain_or_below(&to.host, &from.host);
     }
 
     /// The request for `url` in HTTP/1.1 or HTTP/2.
@@ -95,12 +105,19 @@ impl<'a> Headers<'a> {
         for (name, text) in self.manifest {
             let key = HeaderName::try_from(name.as_str()).map_err(|_| Fault::Header(name.clone()))?;
             let ours = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER].contains(&key);
-            if !(ours || key == USER_AGENT && headers.contains_key(USER_AGENT)) {
+            let withheld = self.is_elsewhere && CREDENTIALS.contains(&key.as_str());
+            if !(ours || withheld || key == USER_AGENT && headers.contains_key(USER_AGENT)) {
                 headers.append(key, value(name, text)?);
             }
         }
         Ok(headers)
     }
+}
+
+/// net/http `isDomainOrSubdomain`.
+fn is_domain_or_below(host: &str, parent: &str) -> bool {
+    let is_name = !host.contains([':', '%']);
+    host == parent || is_name && host.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'))
 }
 
 fn value(name: &str, text: &str) -> Result<HeaderValue, Fault> {
@@ -186,21 +203,49 @@ mod tests {
     fn host_and_referer_follow_redirects() {
         let action = action(&[("Host", "web")]);
         let (from, mut headers) = (Url::of(&action, "h"), Headers::of(&action, Purpose::Probe));
-        let (relative, absolute) = from.follow("/b").unwrap().unwrap();
+        let (relative, absolute) = from.follow("/b", true).unwrap().unwrap();
         headers.moved(&from, &relative, absolute);
         let lines = sent(&headers, &relative);
         assert!(lines.contains(&"host: web".to_owned()), "{lines:?}");
         assert!(lines.contains(&"referer: http://h:8080/a".to_owned()), "{lines:?}");
-        let (there, absolute) = relative.follow("https://h/c").unwrap().unwrap();
+        let (there, absolute) = relative.follow("https://h/c", true).unwrap().unwrap();
         headers.moved(&relative, &there, absolute);
         assert!(sent(&headers, &there).contains(&"host: h".to_owned()));
-        let (back, absolute) = there.follow("http://h/d").unwrap().unwrap();
+        let (back, absolute) = there.follow("http://h/d", true).unwrap().unwrap();
         headers.moved(&there, &back, absolute);
         assert!(!sent(&headers, &back).iter().any(|line| line.starts_with("referer")));
         let explicit = self::action(&[("Referer", "me")]);
         let mut headers = Headers::of(&explicit, Purpose::Probe);
         headers.moved(&from, &relative, false);
         assert!(sent(&headers, &relative).contains(&"referer: me".to_owned()));
+    }
+
+    #[test]
+    fn credentials_go_to_no_other_host() {
+        let given = [("Authorization", "Bearer a"), ("Cookie", "b"), ("X", "c"), ("Host", "web")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let url = |text: &str| Url::parse(text).unwrap();
+        let (first, all) = (url("http://h.example/"), &["authorization: Bearer a", "cookie: b", "x: c"][..]);
+        for (way, expected) in [
+            (&[][..], all),
+            (&["https://h.example:8443/x"], all),
+            (&["http://a.h.example/"], all),
+            (&["http://ah.example/"], &all[2..]),
+            (&["http://example/"], &all[2..]),
+            // Not even after the way back.
+            (&["http://example/", "http://h.example/"], &all[2..]),
+        ] {
+            let (mut headers, mut at) = (Headers::new(&given, Purpose::StaticPods), first.clone());
+            for to in way.iter().map(|text| url(text)) {
+                headers.moved(&at, &to, true);
+                at = to;
+            }
+            let lines = sent(&headers, &at);
+            let ours = ["accept", "connection", "host", "referer", "user-agent"];
+            let others = lines.iter().filter(|line| !ours.iter().any(|own| line.starts_with(own)));
+            assert_eq!(others.collect::<Vec<_>>(), expected, "{way:?}");
+            assert!(lines.contains(&format!("host: {}", at.authority())), "{lines:?}");
+        }
     }
 
     #[test]

@@ -43,12 +43,24 @@ impl Url {
         Self { scheme: action.scheme, host: host.to_owned(), port: Some(action.port), path }
     }
 
-    /// Resolves a `Location` header: the new URL, and whether the header was absolute; `None` if it leads to another
-    /// host.
+    /// Reads the absolute URL of a configuration.
+    ///
+    /// # Errors
+    /// It is none for HTTP or HTTPS, or has no valid host.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        let nowhere = Self { scheme: Scheme::Http, host: String::new(), port: None, path: "/".to_owned() };
+        match nowhere.follow(text, false)? {
+            Some((url, true)) if !url.host.is_empty() => Ok(url),
+            _ => Err(Fault::Host(text.to_owned())),
+        }
+    }
+
+    /// Resolves a `Location` header: the new URL, and whether the header was absolute; `None` if it leads to no host, or
+    /// to another one and has to `stay`.
     ///
     /// # Errors
     /// The header is not a valid URL, or its scheme is unknown.
-    pub fn follow(&self, location: &str) -> Result<Option<(Self, bool)>, Fault> {
+    pub fn follow(&self, location: &str, stay: bool) -> Result<Option<(Self, bool)>, Fault> {
         let bad = || Fault::Location(location.to_owned());
         let parts = reference(location);
         let (host, port) = match (parts.authority, parts.scheme) {
@@ -59,7 +71,7 @@ impl Url {
         if location.bytes().any(|byte| byte.is_ascii_control()) || has_bad_escape(parts.path) {
             return Err(bad());
         }
-        if host != self.host {
+        if stay && host != self.host {
             return Ok(None);
         }
         let scheme = match parts.scheme.map(str::to_ascii_lowercase).as_deref() {
@@ -252,28 +264,47 @@ mod tests {
             ("http://h:/", "http://h/"),
             ("/ä b", "http://h:8080/%C3%A4%20b"),
         ] {
-            let moved = base.follow(location).unwrap().map(|(url, _)| url.to_string());
+            let moved = base.follow(location, true).unwrap().map(|(url, _)| url.to_string());
             assert_eq!(moved.as_deref(), Some(expected), "{location}");
         }
         for foreign in ["//other/x", "http://H/", "http://h.:8080/", "mailto:h", "http:///x", "app://other/"]
         {
-            assert_eq!(base.follow(foreign).unwrap(), None, "{foreign}");
+            assert_eq!(base.follow(foreign, true).unwrap(), None, "{foreign}");
         }
         for bad in ["http://h h/", "http://h:x/", "http://h:99999/", "http://[::1/", "/%zz", "/a\tb"] {
-            assert!(matches!(base.follow(bad), Err(Fault::Location(_))), "{bad}");
+            assert!(matches!(base.follow(bad, true), Err(Fault::Location(_))), "{bad}");
         }
-        assert!(matches!(base.follow("ftp://h/"), Err(Fault::Scheme(scheme)) if scheme == "ftp"));
-        assert!(base.follow("http://h/").unwrap().is_some_and(|(_, absolute)| absolute));
-        assert!(base.follow("//h/").unwrap().is_some_and(|(_, absolute)| !absolute));
+        assert!(matches!(base.follow("ftp://h/", true), Err(Fault::Scheme(scheme)) if scheme == "ftp"));
+        assert!(base.follow("http://h/", true).unwrap().is_some_and(|(_, absolute)| absolute));
+        assert!(base.follow("//h/", true).unwrap().is_some_and(|(_, absolute)| !absolute));
         let v6 = of("::1", "/");
-        let (moved, _) = v6.follow("http://[::1]:9/y").unwrap().unwrap();
+        let (moved, _) = v6.follow("http://[::1]:9/y", true).unwrap().unwrap();
         assert_eq!((moved.host.as_str(), moved.port()), ("::1", 9));
     }
 
     #[test]
+    fn the_url_of_a_configuration() {
+        for (text, host, port, path) in [
+            ("http://h", "h", 80, "/"),
+            ("https://h?a=b", "h", 443, "/?a=b"),
+            ("http://[::1]:8080/a/b?c#d", "::1", 8080, "/a/b?c"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.host.as_str(), url.port(), url.path.as_str()), (host, port, path), "{text}");
+        }
+        for text in ["", "/pods", "h:80/x", "//h/x", "http:///x", "http:x", "ftp://h/x", "http://h:x/"] {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+        let base = Url::parse("http://h/a").unwrap();
+        let (moved, _) = base.follow("https://other/b", false).unwrap().unwrap();
+        assert_eq!(moved.to_string(), "https://other/b");
+        assert_eq!(base.follow("mailto:h", false).unwrap(), None);
+    }
+
+    #[test]
     fn the_default_port_depends_on_the_scheme() {
-        let (plain, _) = of("h", "/").follow("http://h/").unwrap().unwrap();
-        let (secure, _) = of("h", "/").follow("https://h/").unwrap().unwrap();
+        let (plain, _) = of("h", "/").follow("http://h/", true).unwrap().unwrap();
+        let (secure, _) = of("h", "/").follow("https://h/", true).unwrap().unwrap();
         assert_eq!((plain.port(), secure.port()), (80, 443));
     }
 }

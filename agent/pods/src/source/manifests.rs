@@ -3,7 +3,6 @@
 mod changes;
 mod directory;
 mod error;
-mod uid;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +11,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::merge::choose;
+use super::text::{Place, PodText};
 use super::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
-use nodewarden_manifest::{Pod, manifest};
 
 pub use super::origin::MANIFESTS;
 pub use directory::ManifestSource;
@@ -33,7 +31,7 @@ pub struct Manifests {
     node: String,
     /// The node's name ends those of the pods.
     is_named_by_node: bool,
-    files: BTreeMap<PathBuf, KnownFile>,
+    files: BTreeMap<PathBuf, PodText>,
     /// Why the directory could not be listed the last time.
     not_listed: Option<String>,
     /// The file that each pod was taken from the last time.
@@ -46,14 +44,6 @@ pub struct ReadFile {
     path: PathBuf,
     /// `None`: it is gone, or not a regular file.
     text: Result<Option<String>, ManifestError>,
-}
-
-/// One file as last read.
-#[derive(Debug, Default)]
-struct KnownFile {
-    text: String,
-    pods: Vec<Arc<Pod>>,
-    problems: Vec<String>,
 }
 
 impl Manifests {
@@ -95,8 +85,8 @@ impl Manifests {
         let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
         let read = read(path).and_then(|text| text.ok_or(ManifestError::NoFile { path: path.to_owned() }));
         let known = match read {
-            Ok(text) => parse(path, text, node, false, KnownFile::default()),
-            Err(error) => KnownFile { problems: vec![error.to_string()], ..KnownFile::default() },
+            Ok(text) => parse(path, text, node, false, PodText::default()),
+            Err(error) => PodText::default().unreadable(error.to_string()),
         };
         one.files.insert(path.to_owned(), known);
         one.desired()
@@ -139,9 +129,9 @@ impl Manifests {
         let before = self.files.remove(&path).unwrap_or_default();
         let now = match text {
             Ok(None) => return,
-            Ok(Some(text)) if text == before.text && before.problems.is_empty() && !text.is_empty() => before,
+            Ok(Some(text)) if before.is(&text) => before,
             Ok(Some(text)) => parse(&path, text, &self.node, self.is_named_by_node, before),
-            Err(error) => KnownFile { text: String::new(), problems: vec![error.to_string()], ..before },
+            Err(error) => before.unreadable(error.to_string()),
         };
         self.files.insert(path, now);
     }
@@ -218,41 +208,12 @@ fn read(path: &Path) -> Result<Option<String>, ManifestError> {
         .map_err(|e| ManifestError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
 }
 
-/// The file's pods. If a document is bad, also the pods that were known before and are not in the others: the
-/// bad one may be about them.
-fn parse(path: &Path, text: String, node: &str, is_named_by_node: bool, before: KnownFile) -> KnownFile {
-    let mut pods: Vec<Arc<Pod>> = Vec::new();
-    let mut problems = Vec::new();
-    if is_blank(&text) {
-        problems.push(ManifestError::Empty { path: path.to_owned() }.to_string());
-    }
-    for document in manifest::parse(&text) {
-        match document {
-            Ok(mut pod) => {
-                if pod.uid.is_empty() {
-                    pod.uid = uid::derive(&pod, node, path);
-                }
-                if is_named_by_node {
-                    pod.name = format!("{}-{}", pod.name, node.to_lowercase());
-                }
-                pods.push(Arc::new(pod));
-            }
-            Err(error) => problems.push(format!("{}: {error}", path.display())),
-        }
-    }
-    if !problems.is_empty() {
-        let is_listed = |old: &Arc<Pod>| {
-            pods.iter().any(|p| p.uid == old.uid || (p.namespace == old.namespace && p.name == old.name))
-        };
-        let kept: Vec<_> = before.pods.into_iter().filter(|old| !is_listed(old)).collect();
-        pods.extend(kept);
-    }
-    KnownFile { text, pods, problems }
-}
-
-/// Nothing but white space, comments and ends of documents: most likely a file that is being written.
-fn is_blank(text: &str) -> bool {
-    text.lines().map(str::trim).all(|line| matches!(line, "" | "---" | "...") || line.starts_with('#'))
+/// The file's pods; `before` is what was known of it.
+fn parse(path: &Path, text: String, node: &str, is_named_by_node: bool, before: PodText) -> PodText {
+    let seed = format!("host:{node}file:{}", path.display());
+    let place = Place { seed, suffix: is_named_by_node.then_some(node) };
+    let empty = ManifestError::Empty { path: path.to_owned() }.to_string();
+    PodText::parse(path.display(), &place, text, &empty, before)
 }
 
 #[cfg(test)]

@@ -9,6 +9,15 @@ pub const MANIFESTS: &str = "manifests";
 /// Name of the source whose pods are those of the Kubernetes API server.
 pub const API: &str = "api";
 
+/// Name of the source whose pods a web server has (`staticPodURL`), as in the kubelet (`kubetypes.HTTPSource`). An origin
+/// there is `http:<url>`.
+pub const HTTP: &str = "http";
+
+/// Whether an origin is that of a pod of `staticPodURL`.
+pub fn is_http(origin: &str) -> bool {
+    source_of(origin) == HTTP
+}
+
 /// Whether an origin is that of a pod of the API server. Such a pod has a scheduler and controllers: it is rejected where a
 /// manifest's pod waits, and nothing but its deletion removes it.
 pub fn is_api(origin: &str) -> bool {
@@ -29,6 +38,7 @@ pub fn removed_reason(origin: &str) -> String {
     match source_of(origin) {
         MANIFESTS => "its manifest is gone".to_owned(),
         API => "the API server no longer has it".to_owned(),
+        HTTP => "staticPodURL no longer has it".to_owned(),
         source => format!("{source} no longer has it"),
     }
 }
@@ -38,6 +48,7 @@ pub fn replaced_reason(origin: &str) -> String {
     match source_of(origin) {
         MANIFESTS => "its manifest has another pod now".to_owned(),
         API => "the API server has another pod of its name now".to_owned(),
+        HTTP => "staticPodURL has another pod in its place now".to_owned(),
         source => format!("{source} has another pod in its place now"),
     }
 }
@@ -69,6 +80,7 @@ mod tests {
             ("/etc/with:colon.yaml", MANIFESTS),
             ("web.yaml", MANIFESTS),
             ("api-server:shop/web", "api-server"),
+            ("http:https://pods.example:8443/node", HTTP),
         ] {
             assert_eq!(source_of(origin), source, "{origin}");
         }

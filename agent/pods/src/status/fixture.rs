@@ -21,6 +21,7 @@ pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
         sandbox_id: String::new(),
         containers: Vec::new(),
         resize: None,
+        resizing: None,
         evicted: None,
         unseen: false,
         ended: false,

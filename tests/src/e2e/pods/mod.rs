@@ -20,7 +20,9 @@ mod resize;
 mod rotation;
 mod runtime;
 mod security;
+mod summary;
 mod survive;
+mod url;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -60,7 +62,9 @@ pub fn tests() -> Vec<Test> {
         resize::TESTS,
         rotation::TESTS,
         refused::TESTS,
+        summary::TESTS,
         survive::TESTS,
+        url::TESTS,
         command_line::TESTS,
     ]
     .concat();

@@ -176,7 +176,7 @@ fn waits(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// A memory limit below what a container uses is not set: nothing is killed, the status says PodResizePending with
+/// A memory limit below what a container uses is not set: nothing is killed, the status says PodResizeInProgress with
 /// the kubelet's words, and the limit is set when the container uses less.
 fn shrinks(context: &Context) -> Result<(), Failure> {
     let mut fixture = PressureFixture::new(context, "", "")?;
@@ -191,28 +191,32 @@ fn shrinks(context: &Context) -> Result<(), Failure> {
     let begun = SystemTime::now();
     fixture.pods.put([sized(&fixture, 96)])?;
     let expected = format!("[attempting to set pod memory limit ({}) below current usage (", 96 * MIB);
-    let shown = eventually(context.patiently(20), "the status does not say that the resize waits", || {
-        let now = fixture.pods.wait_up("shrinks")?;
-        let conditions = now.0["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        Ok(conditions.into_iter().find(|own| own["type"] == "PodResizePending"))
-    })?;
-    ensure_eq!(shown["reason"], json!("Deferred"), "reason of the condition PodResizePending");
+    let shown = eventually(
+        context.patiently(20),
+        "the status does not say that the resize cannot be done now",
+        || {
+            let now = fixture.pods.wait_up("shrinks")?;
+            let conditions = now.0["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            Ok(conditions.into_iter().find(|own| own["type"] == "PodResizeInProgress"))
+        },
+    )?;
+    ensure_eq!(shown["reason"], json!("Error"), "reason of the condition PodResizeInProgress");
     let message = shown["message"].as_str().unwrap_or_default();
-    ensure!(message.contains(&expected), "message of the condition PodResizePending: {message}");
-    ensure!(message.contains("container \"c\" memory limit"), "message of PodResizePending: {message}");
+    ensure!(message.contains(&expected), "message of the condition PodResizeInProgress: {message}");
+    ensure!(message.contains("container \"c\" memory limit"), "message of PodResizeInProgress: {message}");
     // Tried again several times meanwhile, and reported once.
     std::thread::sleep(Duration::from_secs(12));
     wait_limits(&fixture.pods, &before, 50_000, 256)?;
     ensure_eq!(identity(&fixture.pods.wait_up("shrinks")?)?, identity(&before)?, "while more is in use");
-    ensure_eq!(fixture.pods.notes("shrinks", "ResizeDeferred", begun)?.len(), 1, "events ResizeDeferred");
+    ensure_eq!(fixture.pods.notes("shrinks", "ResizeError", begun)?.len(), 1, "events ResizeError");
     ensure_eq!(fixture.pods.notes("shrinks", "Resized", begun)?.len(), 0, "events Resized");
 
     fixture.hold("shrinks", 8)?;
     wait_limits(&fixture.pods, &before, 50_000, 96)?;
-    let now = eventually(context.patiently(20), "PodResizePending is still shown", || {
+    let now = eventually(context.patiently(20), "PodResizeInProgress is still shown", || {
         let now = fixture.pods.wait_up("shrinks")?;
         let conditions = now.0["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        Ok((!conditions.iter().any(|own| own["type"] == "PodResizePending")).then_some(now))
+        Ok((!conditions.iter().any(|own| own["type"] == "PodResizeInProgress")).then_some(now))
     })?;
     ensure_eq!(identity(&now)?, identity(&before)?, "uid, container and restarts, with the lower limit");
     ensure_eq!(fixture.pods.notes("shrinks", "Resized", begun)?.len(), 1, "events Resized");

@@ -58,7 +58,7 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
         host_network: pod.spec.host_network == Some(true),
         sandbox_id: view.sandbox_id.clone(),
         containers: containers.collect(),
-        resize: view.resize.as_ref().map(ToString::to_string).unwrap_or_default(),
+        resize: resize(view),
         labels: pod.labels.clone().into_iter().collect(),
         annotations: pod.annotations.clone().into_iter().collect(),
         r#use: used.pods.get(pod.uid.as_str()).map(|group| of_group(group)),
@@ -143,4 +143,11 @@ fn of_group(group: &GroupView) -> proto::Use {
         cpu_quota_us: cpu.and_then(|c| c.quota_us),
         cpu_period_us: cpu.and_then(|c| c.period_us),
     }
+}
+
+/// Why the pod does not have the resources that it should have; empty when it has them.
+fn resize(view: &PodView) -> String {
+    let pending = view.resize.as_ref().map(ToString::to_string);
+    let resizing = view.resizing.as_ref().map(ToString::to_string);
+    pending.or(resizing).unwrap_or_default()
 }

@@ -48,6 +48,7 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
         sandbox_id: String::new(),
         containers: containers.to_vec(),
         resize: None,
+        resizing: None,
         evicted: None,
         unseen: false,
         ended: false,

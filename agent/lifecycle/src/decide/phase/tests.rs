@@ -22,6 +22,8 @@ struct Case {
     observed: Observed,
     published: Published,
     failed: BTreeMap<String, Waiting>,
+    /// A resize that was begun, and why it could not be done.
+    resizing: (bool, Option<&'static str>),
 }
 
 impl Case {
@@ -33,7 +35,8 @@ impl Case {
         }));
         let record = record(&pod);
         let observed = Observed { sandboxes: vec![sandbox(0, true)], containers };
-        Self { pod, record, observed, published: Published::default(), failed: BTreeMap::new() }
+        let (published, failed) = (Published::default(), BTreeMap::new());
+        Self { pod, record, observed, published, failed, resizing: (false, None) }
     }
 
     /// As shown at second `now`, after what ended was noted.
@@ -52,6 +55,7 @@ impl Case {
             node_ips: &[],
             trouble: None,
             resize: None,
+            resizing: self.resizing,
             api: None,
             ended: false,
         })
@@ -316,4 +320,45 @@ fn an_evicted_pod_is_shown_as_failed() {
     case.record.restart(at(110));
     let view = case.view(110);
     assert_eq!((view.phase, view.reason.as_str(), view.started), (PodPhase::Pending, "", at(110)));
+}
+
+#[test]
+fn a_resize_is_shown_until_its_containers_have_what_they_should_have() {
+    let mut case = Case::new("Never", vec![exited("i", 0, 0), container("c", 0, Running)]);
+    let error = |text: &str| Some(ResizeInProgress { error: Some(text.to_owned()) });
+    assert_eq!(case.view(3600).resizing, None);
+    case.resizing = (true, None);
+    assert_eq!(case.view(3600).resizing, Some(ResizeInProgress::default()));
+    case.resizing = (true, Some("refused"));
+    assert_eq!(case.view(3600).resizing, error("refused"));
+    // The last try failed, and nothing is to be resized any more.
+    case.resizing = (false, Some("refused"));
+    assert_eq!(case.view(3600).resizing, None);
+    // Begun by an earlier agent: the container has other resources than it should have.
+    let plan = Plan {
+        actions: vec![Action::UpdateResources { id: "c0".into(), name: "c".into() }],
+        ..Plan::default()
+    };
+    let none = DeviceHealth::new();
+    let facts = |record| Facts {
+        devices: &none,
+        pod: &case.pod,
+        observed: &case.observed,
+        record,
+        published: &case.published,
+        plan: &plan,
+        failed: &case.failed,
+        node_ips: &[],
+        trouble: None,
+        resize: None,
+        resizing: (false, Some("refused")),
+        api: None,
+        ended: false,
+    };
+    assert_eq!(view(&facts(&case.record)).resizing, error("refused"));
+    let mut evicted = case.record.clone();
+    let eviction =
+        Eviction { reason: "Evicted".into(), message: String::new(), grace: None, condition: None };
+    evicted.evict(&eviction, std::time::Duration::from_secs(30), false, at(100));
+    assert_eq!(view(&facts(&evicted)).resizing, None, "its containers end");
 }

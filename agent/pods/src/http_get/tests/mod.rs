@@ -3,6 +3,7 @@
 mod answers;
 mod broken;
 mod ends;
+mod fetched;
 mod redirects;
 mod secure;
 mod server;

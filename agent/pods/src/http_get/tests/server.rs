@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -93,7 +93,16 @@ pub async fn flood<S: AsyncWrite + Unpin>(stream: &mut S) -> usize {
 
 /// TLS with a self-signed certificate for another name.
 pub fn acceptor(protocols: &[&str], versions: &[&'static rustls::SupportedProtocolVersion]) -> TlsAcceptor {
-    let made = rcgen::generate_simple_self_signed(vec!["elsewhere.example".to_owned()]).unwrap();
+    acceptor_for("elsewhere.example", protocols, versions).0
+}
+
+/// TLS with a self-signed certificate for this name or address, and the certificate.
+pub fn acceptor_for(
+    name: &str,
+    protocols: &[&str],
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> (TlsAcceptor, CertificateDer<'static>) {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -103,5 +112,5 @@ pub fn acceptor(protocols: &[&str], versions: &[&'static rustls::SupportedProtoc
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    TlsAcceptor::from(Arc::new(config))
+    (TlsAcceptor::from(Arc::new(config)), made.cert.der().clone())
 }

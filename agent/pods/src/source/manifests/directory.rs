@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::watch::{report, watch};
+use super::watch::watch;
 use super::{MANIFESTS, Manifests};
-use crate::source::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard};
+use crate::source::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard, report};
 
 /// The pods of `staticPodPath`.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl PodSource for ManifestSource {
     fn snapshot(&mut self) -> Desired {
         self.manifests.scan();
         let desired = self.manifests.desired();
-        report(None, &desired);
+        report("manifests", None, &desired);
         self.last = desired.clone();
         desired
     }

@@ -16,11 +16,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 use nodewarden_tasks::parts::{self, Part};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::Manifests;
 use super::changes::{Changes, Due};
-use crate::source::{Desired, DesiredSender, SourceProblem};
+use crate::source::{Desired, DesiredSender, report};
 use nodewarden_machine::inotify::EventQueue;
 
 /// How often a directory is looked for that does not exist.
@@ -151,7 +151,7 @@ impl Watcher {
     fn send(&mut self) {
         let desired = self.manifests.desired();
         if desired != self.last {
-            report(Some(&self.last), &desired);
+            report("manifests", Some(&self.last), &desired);
             self.last = desired.clone();
             (self.send)(desired);
         }
@@ -240,17 +240,6 @@ fn rounded_up(wait: Duration) -> PollTimeout {
 /// A symbolic link, or one more name of a file: complete from the first moment.
 fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink() || m.nlink() > 1)
-}
-
-/// Logs problems that are not among those of `before`, and how many pods there are if they changed.
-pub fn report(before: Option<&Desired>, now: &Desired) {
-    let known = |problem: &SourceProblem| before.is_some_and(|b| b.problems.contains(problem));
-    for problem in now.problems.iter().filter(|p| !known(p)) {
-        warn!("manifest: {problem}");
-    }
-    if before.is_none_or(|b| b.pods != now.pods) {
-        info!(pods = now.pods.len(), "manifests read");
-    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub enum Counted {
     Only(BTreeSet<String>),
     /// What the pods' own limits are compared with.
     Limits,
+    /// By uid; of writable layers only what the runtime reports.
+    AllButLayers(BTreeSet<String>),
 }
 
 impl Counted {
@@ -29,7 +31,8 @@ impl Counted {
         match self {
             Self::All => Scope::Everything,
             Self::Only(uids) if uids.contains(&subject.pod.uid) => Scope::Everything,
-            Self::Only(_) => Scope::Nothing,
+            Self::AllButLayers(uids) if uids.contains(&subject.pod.uid) => Scope::AllButLayers,
+            Self::Only(_) | Self::AllButLayers(_) => Scope::Nothing,
             Self::Limits => match Limits::of(&subject.pod) {
                 None => Scope::Nothing,
                 Some(limits) if limits.of_storage() => Scope::Everything,
@@ -66,7 +69,8 @@ pub async fn read(
     counted: Counted,
     time: Duration,
 ) -> Vec<(Subject, PodUse)> {
-    let needs_layers = subjects.iter().any(|subject| counted.scope(subject) == Scope::Everything);
+    let needs_layers = matches!(counted, Counted::AllButLayers(_))
+        || subjects.iter().any(|subject| counted.scope(subject) == Scope::Everything);
     let runtime = match &shared.deps.runtime {
         Some(runtime) if needs_layers => writable_layers(runtime).await,
         _ => None,

@@ -4,11 +4,12 @@
 //! Memory and processes have a thread of their own at high priority (`fast`), disks a task (`disk`), since
 //! freeing disk space takes time; neither waits for the other. Each has its own thresholds and conditions.
 //! Limits of disk space that pods have of their own are checked by another task (`limits`), whatever the node
-//! has left.
+//! has left. What pods use is counted for `/stats/summary` by one more (`disk_view`).
 
 mod conditions;
 mod decision_log;
 mod disk;
+mod disk_view;
 mod fast;
 mod figures;
 mod freed;
@@ -33,7 +34,7 @@ use nodewarden_config::EvictionSettings;
 use nodewarden_cri::Client;
 use nodewarden_gc::Collector;
 use nodewarden_machine::cgroup::Layout;
-use nodewarden_model::{ConditionSeen, Decision, EvictionStatus, SignalSeen};
+use nodewarden_model::{ConditionSeen, Decision, DiskView, EvictionStatus, SignalSeen};
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts;
 pub use saver::RestoredState;
@@ -128,6 +129,8 @@ impl Engine {
             let (own, part) = (shared.clone(), parts::register("disk limits", DISK_LIMIT));
             tasks.push(tokio::spawn(part.task_with(move |pulse| limits::run(own, pulse))));
         }
+        let (own, part) = (shared.clone(), parts::register("disk figures", DISK_LIMIT));
+        tasks.push(tokio::spawn(part.task_with(move |pulse| disk_view::run(own, pulse))));
         Ok((Self(shared), Running { _fast: fast, tasks }))
     }
 }
@@ -141,6 +144,10 @@ impl EvictionStatus for Engine {
 
     fn decisions(&self) -> Vec<Arc<Decision>> {
         self.0.deps.history.newest()
+    }
+
+    fn disk_use(&self) -> Arc<DiskView> {
+        self.0.disk_views.get()
     }
 
     fn signals(&self) -> Vec<SignalSeen> {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::decision_log::DecisionLog;
+use super::disk_view::DiskViews;
 use super::saver::{RestoredState, Saver};
 use super::{Deps, conditions};
 use crate::assess::{Assessment, ThresholdState, assess};
@@ -81,6 +82,8 @@ pub struct Shared {
     reported: Mutex<BTreeMap<String, (String, Instant)>>,
     /// Counts what pods use on disk.
     pub measurer: Measurer,
+    /// What `/stats/summary` shows of that.
+    pub disk_views: DiskViews,
 }
 
 impl Shared {
@@ -99,6 +102,7 @@ impl Shared {
             watching: Mutex::default(),
             reported: Mutex::default(),
             measurer: Measurer::default(),
+            disk_views: DiskViews::default(),
             deps,
         };
         if let Some(problem) = problem {

@@ -39,6 +39,8 @@ pub enum Scope {
     Nothing,
     /// Its `emptyDir` volumes.
     Volumes,
+    /// Everything but writable layers, of which only the runtime's figures are taken.
+    AllButLayers,
     Everything,
 }
 
@@ -47,6 +49,7 @@ impl Scope {
         match self {
             Self::Nothing => false,
             Self::Volumes => matches!(part, Part::Volume(_)),
+            Self::AllButLayers => !matches!(part, Part::Layer(_)),
             Self::Everything => true,
         }
     }
