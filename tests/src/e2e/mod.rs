@@ -19,6 +19,7 @@ mod journal;
 mod late;
 mod limits;
 mod network;
+mod node_shutdown;
 mod offsets;
 mod oom;
 mod oom_score;
@@ -115,6 +116,7 @@ pub fn tests() -> Vec<Test> {
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
+        node_shutdown::TESTS,
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
