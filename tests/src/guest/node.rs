@@ -43,14 +43,19 @@ pub fn run(programs: &Path) -> Result<Infallible, GuestError> {
     pod_network(programs)?;
     files(&job, programs)?;
     started("daemon-reload", systemctl(&["daemon-reload"]))?;
-    // It is ready when the runtime answers, and the state until then is worth reporting too.
+    // What an earlier boot left, before the agent has looked at it.
+    report_state();
     started("start", systemctl(&["start", "--no-block", AGENT]))?;
     std::thread::spawn(obey);
     loop {
-        let state = serde_json::to_string(&state::read()).unwrap_or_else(|error| error.to_string());
-        report(&Mark::Node(state));
+        report_state();
         std::thread::sleep(PACE);
     }
+}
+
+fn report_state() {
+    let state = serde_json::to_string(&state::read()).unwrap_or_else(|error| error.to_string());
+    report(&Mark::Node(state));
 }
 
 fn started(what: &str, done: Result<String, impl ToString>) -> Result<(), GuestError> {
