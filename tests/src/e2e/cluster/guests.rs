@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::fixture::{ClusterFixture, condition};
-use super::options::{NodeOptions, Prepared};
 use crate::e2e::support::eventually;
-use crate::fixture::{GuestNode, GuestPlan, NodeGone};
+use crate::fixture::{GuestNode, GuestPlan};
 use crate::harness::{Capability, Context, Failure, Test};
 
 pub const TESTS: &[Test] = &[
@@ -30,19 +29,12 @@ const NEEDS: &[Capability] = &[
     Capability::FullSpeed,
 ];
 
-/// How soon pods are moved: a node renews its lease every 5 s, and an emulated machine may be late.
-const NODE_GONE: NodeGone = NodeGone { unknown_after: 20, tolerated: 5 };
 /// From switching a machine on until its node is ready, in seconds: emulated machines take 20 to 60.
 const BOOT_SECONDS: u64 = 300;
 /// How long something may take in an emulated machine, in seconds.
 const SECONDS: u64 = 180;
 
-/// A cluster whose first node is on this machine.
-fn start(context: &Context) -> Result<ClusterFixture<'_>, Failure> {
-    Prepared::that_moves_pods(context, NODE_GONE)?.start(NodeOptions::default())
-}
-
-/// A guest that runs and is to be the cluster's node of this name.
+/// A guest that was switched on and is to be the cluster's node of this name.
 fn boot(fixture: &ClusterFixture<'_>, suffix: &str, lines: &str) -> Result<GuestNode, Failure> {
     let name = format!("{}-{suffix}", fixture.name());
     let folder = fixture.context().temp.join(suffix);

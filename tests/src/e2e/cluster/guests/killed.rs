@@ -6,19 +6,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{BOOT_SECONDS, SECONDS, boot, pods_on, seconds_since, start, uid, wait_node};
+use super::{BOOT_SECONDS, SECONDS, boot, pods_on, seconds_since, uid, wait_node};
 use crate::e2e::cluster::fixture::{ClusterFixture, condition};
 use crate::e2e::cluster::manifest::{WAIT, deployment, pod};
+use crate::e2e::cluster::options::{NodeOptions, Prepared};
 use crate::e2e::support::eventually;
-use crate::fixture::GuestNode;
+use crate::fixture::{GuestNode, NodeGone};
 use crate::harness::{Context, Failure, REPORTED};
 use crate::{ensure, ensure_eq};
 
 const REPLICAS: usize = 6;
+/// How soon pods are moved: a node renews its lease every 5 s, and an emulated machine may be late.
+const NODE_GONE: NodeGone = NodeGone { unknown_after: 20, tolerated: 5 };
 
 pub fn moved(context: &Context) -> Result<(), Failure> {
     let begun = Instant::now();
-    let fixture = start(context)?;
+    let fixture = Prepared::that_moves_pods(context, NODE_GONE)?.start(NodeOptions::default())?;
     let mut guests = [boot(&fixture, "a", "")?, boot(&fixture, "b", "")?];
     for guest in &guests {
         wait_node(&fixture, guest, "True", BOOT_SECONDS)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{BOOT_SECONDS, SECONDS, boot, seconds_since, start, wait_node};
+use super::{BOOT_SECONDS, SECONDS, boot, seconds_since, wait_node};
 use crate::e2e::cluster::fixture::{ClusterFixture, condition};
 use crate::e2e::cluster::manifest::{WAIT, pod};
 use crate::e2e::support::eventually;
@@ -27,7 +27,8 @@ const PODS: [(&str, &str); 3] =
 const ENDS_IN: u32 = 3;
 
 pub fn graceful(context: &Context) -> Result<(), Failure> {
-    let fixture = start(context)?;
+    // Kubernetes' own tolerations: pods of a node that is not ready are not deleted meanwhile.
+    let fixture = ClusterFixture::start_alone(context)?;
     let mut guest = boot(&fixture, "a", LINES)?;
     wait_node(&fixture, &guest, "True", BOOT_SECONDS)?;
     guest.wait_state("holding up shutdowns by the longest time", SECONDS, holds_up_shutdowns)?;
