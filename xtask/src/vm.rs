@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nodewarden_vm::{Args, PROFILE, VmError};
+use nodewarden_vm::{Args, Needs, PROFILE, VmError};
 use xtask_common::layout::Layout;
 
 use crate::build::{self, BuildError};
@@ -13,7 +13,12 @@ use crate::setup::{self, Purpose};
 /// # Errors
 /// When the programs can't be built or no guest can be booted.
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, VmError> {
-    nodewarden_vm::run(layout, args, &|| Ok(build(layout)?))
+    nodewarden_vm::run(layout, args, &|needs| {
+        if needs == Needs::Cluster {
+            setup::ensure(layout, Purpose::Cluster)?;
+        }
+        Ok(build(layout)?)
+    })
 }
 
 /// Builds what guests run.

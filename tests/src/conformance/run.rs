@@ -119,6 +119,7 @@ fn in_cluster(
         port: None,
         signed_for: None,
         audit: false,
+        node_gone: None,
     };
     let control_plane = ControlPlane::start(&options)?;
     eprintln!("starting containerd and importing the suite's images …");

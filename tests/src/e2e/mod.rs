@@ -20,6 +20,7 @@ mod late;
 mod limits;
 mod network;
 mod newer_api;
+mod node_shutdown;
 mod offsets;
 mod oom;
 mod oom_score;
@@ -117,6 +118,7 @@ pub fn tests() -> Vec<Test> {
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
+        node_shutdown::TESTS,
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,

@@ -32,6 +32,8 @@ pub enum GuestError {
     Start { path: PathBuf, source: io::Error },
     #[error("cannot wait for {}", path.display())]
     Wait { path: PathBuf, source: Errno },
+    #[error("{command} failed: {why}")]
+    Command { command: String, why: String },
     #[error("{} ended with status {status}", path.display())]
     Failed { path: PathBuf, status: i32 },
     #[error("{}", path.display())]

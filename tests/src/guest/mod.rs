@@ -9,6 +9,7 @@ mod fault;
 mod job_file;
 mod kernel_log;
 mod mounts;
+mod node;
 mod serial;
 mod systemd;
 mod work;

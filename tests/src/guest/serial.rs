@@ -1,7 +1,7 @@
 //! The second serial port, which carries the results.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
 
 use nix::sys::termios::{SetArg, cfmakeraw, tcdrain, tcgetattr, tcsetattr};
@@ -21,6 +21,16 @@ pub fn open() -> io::Result<File> {
     cfmakeraw(&mut settings);
     tcsetattr(&port, SetArg::TCSANOW, &settings)?;
     Ok(port)
+}
+
+/// Opens the port for reading lines from it.
+///
+/// # Errors
+/// When it is not there.
+pub fn open_for_lines() -> io::Result<BufReader<File>> {
+    // The settings are those of the port, not of a descriptor.
+    let _raw = open()?;
+    File::open(RESULTS).map(BufReader::new)
 }
 
 /// Writes a mark and waits until it has gone out; on the console if the port can't be written.

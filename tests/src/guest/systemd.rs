@@ -72,7 +72,7 @@ fn unit(task: Task) -> String {
         Task::Shell => {
             "StandardInput=tty-force\nTTYPath=/dev/ttyS0\nStandardOutput=tty\nEnvironment=TERM=vt220\n"
         }
-        Task::Test | Task::Bench | Task::Soak | Task::Noop => "StandardOutput=journal+console\n",
+        Task::Test | Task::Bench | Task::Soak | Task::Node | Task::Noop => "StandardOutput=journal+console\n",
     };
     format!(
         "[Unit]\nDescription=What nodewarden's xtask asked this machine to do\nAfter=containerd.service\n\n\

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, wait};
 
 use super::serial::{self, report};
-use super::{GuestError, fault, kernel_log};
+use super::{GuestError, fault, kernel_log, node};
 use crate::harness::{GOLDEN, OWN_MACHINE};
 use nodewarden_guest_job::{Job, Mark, Task};
 
@@ -34,6 +34,7 @@ pub fn run(job: &Job, programs: &Path) -> Result<i32, GuestError> {
         Task::Test => tests(job, programs)?,
         Task::Bench => bench(job, programs)?,
         Task::Soak => soak(job, programs)?,
+        Task::Node => match node::run(programs)? {},
     };
     kernel_log::report_faults().map_err(GuestError::read("/dev/kmsg"))?;
     Ok(status)

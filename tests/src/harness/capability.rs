@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::{ClusterPrograms, Containerd, Layout, PythonPlugin, systemd_answers};
+use crate::fixture::{ClusterPrograms, Containerd, GuestPlan, Layout, PythonPlugin, systemd_answers};
 
 /// Environment variable set by `nodewarden-guest`: this is a virtual machine that nothing but the tests uses.
 pub const OWN_MACHINE: &str = "NODEWARDEN_OWN_MACHINE";
@@ -53,6 +53,8 @@ pub enum Capability {
     PrivateCri,
     /// The programs of a Kubernetes control plane have been built.
     ControlPlane,
+    /// Guests that tests start themselves have been prepared (`cargo xtask vm cluster`).
+    Guests,
     /// Pods can have network namespaces of their own.
     PodNetwork,
     /// Python with grpcio, to run the device plugin that is written in Python.
@@ -119,6 +121,7 @@ impl Capability {
             Self::Cri => Containerd::probe(),
             Self::PrivateCri => Containerd::probe_private(),
             Self::ControlPlane => ClusterPrograms::find().map(drop).map_err(|error| error.to_string()),
+            Self::Guests => GuestPlan::find().map(drop).map_err(|error| error.to_string()),
             Self::PodNetwork => Containerd::probe_network(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),

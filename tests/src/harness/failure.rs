@@ -1,8 +1,8 @@
 //! Why a test did not pass.
 
 use crate::fixture::{
-    AgentError, ApiError, BpfError, CgroupError, ClusterError, ContainerdError, HttpError, PrometheusError,
-    RpcError, SystemctlError, WorkerError,
+    AgentError, ApiError, BpfError, CgroupError, ClusterError, ContainerdError, GuestNodeError, HttpError,
+    LogindError, PrometheusError, RpcError, SystemctlError, WorkerError,
 };
 
 /// Why a test ended early: it failed, or it cannot run on this machine.
@@ -30,6 +30,8 @@ pub enum Failure {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]
+    Guest(#[from] GuestNodeError),
+    #[error(transparent)]
     Api(#[from] ApiError),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
@@ -37,6 +39,8 @@ pub enum Failure {
     Bpf(#[from] BpfError),
     #[error(transparent)]
     Systemctl(#[from] SystemctlError),
+    #[error(transparent)]
+    Logind(#[from] LogindError),
     /// An error of nodewarden's own cgroup code, called by the test.
     #[error(transparent)]
     Control(#[from] nodewarden_machine::cgroup::CgroupError),

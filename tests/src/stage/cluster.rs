@@ -70,6 +70,7 @@ pub fn start(directory: &std::path::Path, port: Option<u16>) -> Result<ControlPl
         port,
         signed_for: None,
         audit: false,
+        node_gone: None,
     };
     Ok(ControlPlane::start(&options)?)
 }

@@ -50,6 +50,20 @@ pub enum VmError {
     /// An agent that the verifier refuses could not be made for the harness's own test.
     #[error("cannot make an agent that the kernel refuses: {0}")]
     Refused(#[from] super::refused::RefusedError),
+    /// A node's pods need a network.
+    #[error("the network plugins bridge, host-local and loopback are not there: run `cargo xtask setup`")]
+    NoNetworkPlugins,
+    /// What the tests need to start guests could not be written.
+    #[error("the plan of guests could not be written")]
+    Plan(#[source] serde_json::Error),
+    /// The tests could not be started.
+    #[error("cannot start {}", path.display())]
+    Tests {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A shell or a soak test is for one guest.
     #[error("this needs one kernel: 5.10, 6.1, 6.12 or 7")]
     OneKernel,

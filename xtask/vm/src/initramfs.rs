@@ -21,18 +21,23 @@ pub enum Programs {
     Bench,
     /// For a soak test.
     Soak,
+    /// For a node of a cluster.
+    Node,
 }
 
 impl Programs {
-    fn names(self) -> [&'static str; 2] {
+    fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Tests => ["nodewarden", "nodewarden-e2e"],
-            Self::Bench => ["nodewarden", "nodewarden-bench"],
-            Self::Soak => ["nodewarden", "nodewarden-stage"],
+            Self::Tests => &["nodewarden", "nodewarden-e2e"],
+            Self::Bench => &["nodewarden", "nodewarden-bench"],
+            Self::Soak => &["nodewarden", "nodewarden-stage"],
+            Self::Node => &["nodewarden"],
         }
     }
 }
 
+/// The network plugins of a node's pods.
+const NETWORK_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
 /// Process 1.
 const INIT: &str = "nodewarden-guest";
 
@@ -64,9 +69,24 @@ pub fn programs(
     if let Some(busybox) = busybox {
         archive.program(busybox, "/bin/busybox")?;
     }
+    if programs == Programs::Node {
+        let plugins = network_plugins(layout)?;
+        for name in NETWORK_PLUGINS {
+            archive.program(&plugins.join(name), &format!("{PROGRAMS}/cni/{name}"))?;
+        }
+    }
     let path = folder.join("programs.cpio");
     archive.write_to(&path)?;
     Ok(path)
+}
+
+/// Where the network plugins are: unpacked by `cargo xtask setup`, or installed.
+fn network_plugins(layout: &Layout) -> Result<PathBuf, VmError> {
+    let installed = ["/usr/lib/cni", "/opt/cni/bin"].map(PathBuf::from);
+    let folders = layout.container_programs().into_iter().chain(installed);
+    let found =
+        folders.into_iter().find(|folder| NETWORK_PLUGINS.iter().all(|name| folder.join(name).is_file()));
+    found.ok_or(VmError::NoNetworkPlugins)
 }
 
 /// Packs the files of `golden` where the tests find them from their working directory.

@@ -6,6 +6,7 @@
 pub mod assets;
 mod bench;
 mod boot;
+mod cluster;
 mod error;
 mod guest;
 mod initramfs;
@@ -60,6 +61,8 @@ enum Command {
     Test(TestArgs),
     /// Run a bench on other kernels: emulated machines are slow, so that its figures are for comparison among them
     Bench(BenchArgs),
+    /// A real Kubernetes control plane on this machine with nodes in guests: one is killed and comes back, one shuts down
+    Cluster(ClusterArgs),
     /// A guest on this terminal, with the agent and the tests in it
     Shell(ShellArgs),
     /// Test the harness itself: guests that must fail, and how long an idle one takes
@@ -115,6 +118,12 @@ struct BenchArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct ClusterArgs {
+    /// Only tests whose name contains one of these
+    filter: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
 struct ShellArgs {
     /// Which kernel
     #[arg(long)]
@@ -148,15 +157,28 @@ struct Pace {
 /// What a shell makes of a program that Ctrl-C has ended: 128 and the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Builds what the guests run.
-pub type Build<'a> = &'a dyn Fn() -> Result<(), BoxedError>;
+/// What a command needs to be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// What guests run.
+    Guests,
+    /// That, and a Kubernetes control plane.
+    Cluster,
+}
+
+/// Builds what a command needs.
+pub type Build<'a> = &'a dyn Fn(Needs) -> Result<(), BoxedError>;
 
 /// `cargo xtask vm`. `build` is called once the options are known to make sense, before the first guest is booted.
 ///
 /// # Errors
 /// When guests can't be booted at all.
 pub fn run(layout: &Layout, args: &Args, build: Build) -> Result<ExitCode, VmError> {
-    match run_command(layout, &args.command, &|| build().map_err(VmError::Build)) {
+    let needs = match args.command {
+        Command::Cluster(_) => Needs::Cluster,
+        _ => Needs::Guests,
+    };
+    match run_command(layout, &args.command, &|| build(needs).map_err(VmError::Build)) {
         Err(VmError::Interrupted) => {
             eprintln!("\ninterrupted");
             Ok(ExitCode::from(INTERRUPTED))
@@ -198,6 +220,10 @@ fn run_command(
                 tally.fail(format!("{guest}: {reason}"));
             }
             return Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Cluster(args) => {
+            build()?;
+            cluster::run(layout, &args.filter)?
         }
         Command::Selftest(args) => {
             build()?;

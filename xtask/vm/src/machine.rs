@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 
 use super::assets::Qemu;
-use nodewarden_guest_job::{ROOT_DISK, SCRATCH_DISK};
+use nodewarden_guest_job::{NODE_DISK, ROOT_DISK, SCRATCH_DISK};
 
 /// What a guest sees of memory, in MiB, unless said otherwise. The tests' cgroups are far smaller, and containerd fits too.
 pub const MEMORY_MIB: u32 = 1024;
@@ -31,6 +31,9 @@ pub struct Plan<'a> {
     pub initramfs: &'a Path,
     /// A Debian root.
     pub root: Option<&'a Path>,
+    /// For a node of a cluster, the disk with its job: what it writes to its root then stays, and it has QEMU's user network,
+    /// in which it reaches this machine's loopback.
+    pub node: Option<&'a Path>,
     /// An empty ext4 disk.
     pub scratch: Option<&'a Path>,
     /// What it sees of memory, in MiB.
@@ -56,7 +59,7 @@ pub enum Console<'a> {
 
 impl Plan<'_> {
     /// QEMU's arguments, without those that it always has.
-    fn arguments(&self) -> Vec<OsString> {
+    pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::<OsString>::new();
         // Both CPUs' instructions count, and an idle machine's clock follows this one's (QEMU: docs/devel/tcg-icount.rst).
         let accelerator = match self.virtual_time {
@@ -88,14 +91,20 @@ impl Plan<'_> {
         if matches!(self.console, Console::Terminal { .. }) {
             add("-mon", "chardev=console".into());
         }
-        for (path, serial) in [(self.root, ROOT_DISK), (self.scratch, SCRATCH_DISK)] {
+        // What a guest writes goes to a temporary file that is gone with QEMU, unless it has to survive.
+        let root_mode = if self.node.is_some() { "snapshot=off" } else { "snapshot=on" };
+        for (path, serial, mode) in [
+            (self.root, ROOT_DISK, root_mode),
+            (self.scratch, SCRATCH_DISK, "snapshot=on"),
+            (self.node, NODE_DISK, "readonly=on"),
+        ] {
             let Some(path) = path else { continue };
-            // What a guest writes goes to a temporary file that is gone with QEMU; nothing there has to survive.
-            add(
-                "-drive",
-                format!("if=none,id={serial},format=raw,snapshot=on,cache=unsafe,file={}", file(path)),
-            );
+            add("-drive", format!("if=none,id={serial},format=raw,{mode},cache=unsafe,file={}", file(path)));
             add("-device", format!("virtio-blk-pci,drive={serial},serial={serial}"));
+        }
+        if self.node.is_some() {
+            add("-netdev", "user,id=net,ipv6=off".into());
+            add("-device", "virtio-net-pci,netdev=net,romfile=".into());
         }
         add("-kernel", self.kernel.to_string_lossy().into_owned());
         add("-initrd", self.initramfs.to_string_lossy().into_owned());
@@ -206,6 +215,7 @@ mod tests {
             kernel: Path::new("/k"),
             initramfs: Path::new("/i"),
             root,
+            node: None,
             scratch: Some(Path::new("/a,b")),
             memory_mib: 2048,
             virtual_time,
@@ -246,9 +256,29 @@ mod tests {
     }
 
     #[test]
+    fn a_node_keeps_its_root_and_has_a_network() {
+        let qemu = Qemu { folder: "/q".into(), version: "1".into() };
+        let plan = Plan {
+            qemu: &qemu,
+            kernel: Path::new("/k"),
+            initramfs: Path::new("/i"),
+            root: Some(Path::new("/root")),
+            node: Some(Path::new("/node")),
+            scratch: None,
+            memory_mib: 1024,
+            virtual_time: false,
+            console: Console::File(Path::new("/c")),
+        };
+        let line = plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        assert!(line.contains("snapshot=off,cache=unsafe,file=/root "), "{line}");
+        assert!(line.contains("readonly=on,cache=unsafe,file=/node "), "{line}");
+        assert!(line.contains("-netdev user,id=net"), "{line}");
+    }
+
+    #[test]
     fn serial_numbers_fit() {
         // virtio, section "Block Device": 20 bytes.
-        assert!([ROOT_DISK, SCRATCH_DISK].iter().all(|serial| serial.len() <= 20));
+        assert!([ROOT_DISK, SCRATCH_DISK, NODE_DISK].iter().all(|serial| serial.len() <= 20));
     }
 
     #[test]

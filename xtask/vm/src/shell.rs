@@ -29,6 +29,7 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         kernel: &kernel.vmlinux,
         initramfs: &archive,
         root: root_disk(guest, &site.prepared),
+        node: None,
         scratch: Some(&site.prepared.scratch),
         virtual_time: false,
         memory_mib: MEMORY_MIB,

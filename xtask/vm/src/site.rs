@@ -49,6 +49,14 @@ impl<'a> Site<'a> {
         Self::with(layout, guests, Programs::Soak, false, false)
     }
 
+    /// As [`Self::new`], with the programs of a node of a cluster.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and without network plugins for its pods.
+    pub fn for_nodes(layout: &'a Layout, guests: &[Guest]) -> Result<Self, VmError> {
+        Self::with(layout, guests, Programs::Node, false, false)
+    }
+
     fn with(
         layout: &'a Layout,
         guests: &[Guest],

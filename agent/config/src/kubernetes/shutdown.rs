@@ -36,16 +36,18 @@ pub struct PriorityGrace {
 
 impl ShutdownSettings {
     /// The groups by ascending priority, which is the order in which they end; empty if shutdowns are not delayed
-    /// (migrateConfig of pkg/kubelet/nodeshutdown: the two simple keys are priorities 0 and 2000000000).
+    /// (migrateConfig of pkg/kubelet/nodeshutdown: the two simple keys are priorities 0 and 2000000000, and their groups
+    /// have whole seconds).
     pub fn groups(&self) -> Vec<PriorityGrace> {
         if !self.by_priority.is_empty() {
             return self.by_priority.clone();
         }
-        if self.total.is_zero() {
+        if self.total.is_zero() || self.critical > self.total {
             return Vec::new();
         }
-        let regular = PriorityGrace { priority: 0, grace: self.total.saturating_sub(self.critical) };
-        let critical = PriorityGrace { priority: SYSTEM_CRITICAL_PRIORITY, grace: self.critical };
+        let whole = |time: Duration| Duration::from_secs(time.as_secs());
+        let regular = PriorityGrace { priority: 0, grace: whole(self.total - self.critical) };
+        let critical = PriorityGrace { priority: SYSTEM_CRITICAL_PRIORITY, grace: whole(self.critical) };
         vec![regular, critical]
     }
 
@@ -131,4 +133,42 @@ pub(super) fn show(top: &mut Map, settings: &ShutdownSettings) {
         })
         .collect();
     top.put_some(BY_PRIORITY, (!groups.is_empty()).then_some(groups));
+}
+
+#[cfg(test)]
+mod golden {
+    use nodewarden_testing::golden;
+
+    use super::*;
+
+    /// A number of milliseconds; `None` for one below zero, which the configuration's parser refuses.
+    fn millis(case: &serde_json::Value, key: &str) -> Option<Duration> {
+        case[key].as_i64().and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis)
+    }
+
+    #[test]
+    fn the_two_simple_keys_become_the_kubelets_groups() {
+        let Some(recording) = golden::load("resource_managers/shutdown.json") else { return };
+        let cases = recording["migrate_cases"].as_array().unwrap();
+        assert!(!cases.is_empty());
+        for case in cases {
+            let expected: Vec<PriorityGrace> =
+                case["by_priority"].as_array().map_or_else(Vec::new, |groups| {
+                    let group = |group: &serde_json::Value| PriorityGrace {
+                        priority: i32::try_from(group["priority"].as_i64().unwrap()).unwrap(),
+                        grace: Duration::from_secs(group["seconds"].as_u64().unwrap()),
+                    };
+                    groups.iter().map(group).collect()
+                });
+            let total = millis(case, "shutdown_grace_period_ms");
+            let critical = millis(case, "shutdown_grace_period_critical_pods_ms");
+            let found = match (total, critical) {
+                (Some(total), Some(critical)) => {
+                    ShutdownSettings { total, critical, by_priority: Vec::new() }.groups()
+                }
+                _ => Vec::new(),
+            };
+            assert_eq!(found, expected, "{case}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod credentials;
 mod deployment;
 mod endpoints;
 pub(crate) mod fixture;
+mod guests;
 mod kubectl;
 pub(crate) mod manifest;
 pub(crate) mod node;
@@ -52,6 +53,7 @@ pub fn tests() -> Vec<Test> {
         watch::TESTS,
         kubectl::TESTS,
         endpoints::TESTS,
+        guests::TESTS,
     ]
     .concat();
     alone.into_iter().chain(parallel.into_iter().map(Test::in_parallel)).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fixture::ClusterFixture;
 use super::node::NodeKind;
-use crate::fixture::{Cluster, ControlPlane, ControlPlaneOptions};
+use crate::fixture::{Cluster, ControlPlane, ControlPlaneOptions, NodeGone};
 use crate::harness::{Context, Failure};
 
 /// Environment variable: the directory of a control plane that all tests share. Without it each test starts its own.
@@ -74,6 +74,19 @@ impl<'c> Prepared<'c> {
         Ok(Self::of(context, control_plane.cluster().clone(), Some(control_plane)))
     }
 
+    /// With a control plane that only this test uses, and that moves the pods of a node that is gone so soon.
+    pub fn that_moves_pods(context: &'c Context, node_gone: NodeGone) -> Result<Self, Failure> {
+        let control_plane = ControlPlane::start(&ControlPlaneOptions {
+            folder: context.temp.join("cluster"),
+            timeout: context.patiently(90),
+            port: None,
+            signed_for: None,
+            audit: false,
+            node_gone: Some(node_gone),
+        })?;
+        Ok(Self::of(context, control_plane.cluster().clone(), Some(control_plane)))
+    }
+
     /// In this cluster, of which `control_plane` is the test's own.
     pub fn of(context: &'c Context, cluster: Cluster, control_plane: Option<ControlPlane>) -> Self {
         let name = format!("n{}-{}", context.runner(), context.name.replace('_', "-"));
@@ -106,5 +119,6 @@ pub fn own_control_plane(
 ) -> Result<ControlPlane, Failure> {
     let folder = context.temp.join("cluster");
     let timeout = context.patiently(90);
-    Ok(ControlPlane::start(&ControlPlaneOptions { folder, timeout, port: None, signed_for, audit })?)
+    let options = ControlPlaneOptions { folder, timeout, port: None, signed_for, audit, node_gone: None };
+    Ok(ControlPlane::start(&options)?)
 }

@@ -3,10 +3,16 @@
 //! Both sides share this: `nodewarden-vm` writes the job into the guest's memory file system and reads the
 //! second serial port, `nodewarden-guest` reads the job and writes to that port.
 
+mod node;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use node::{
+    ADDRESS, BootPlan, CONSOLE, GUESTS, HOST, NODE, NODE_DISK, NOTES, NodeJob, NodeState, POWER_OFF, ROOT,
+};
 
 /// Where `xtask` puts the job in the initramfs.
 pub const JOB_FILE: &str = "/job.json";
@@ -40,6 +46,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "cgroups_beyond_capacity",
     "systemd_",
     "shipped_unit_",
+    "node_shutdown_",
     "late_",
     "cri_pod_is_shown_with_its_names",
     "pod_resize_and_replace",
@@ -97,6 +104,8 @@ pub enum Task {
     Soak,
     /// A shell on the first serial port.
     Shell,
+    /// The agent under its shipped unit, as a node of a cluster, until the machine is shut down or killed.
+    Node,
     /// Nothing: boots and powers off.
     Noop,
 }
@@ -125,6 +134,8 @@ pub enum Mark {
     Started(String),
     /// A JSON object of `nodewarden-e2e --features`.
     Feature(String),
+    /// A [`NodeState`] as JSON.
+    Node(String),
     /// A record of the kernel's log that should not be there.
     Kernel(String),
     /// The job could not be done.
@@ -139,6 +150,7 @@ impl fmt::Display for Mark {
         match self {
             Self::Started(release) => write!(f, "started {release}"),
             Self::Feature(json) => write!(f, "feature {json}"),
+            Self::Node(json) => write!(f, "node {json}"),
             Self::Kernel(text) => write!(f, "kernel {text}"),
             // A mark is one line, whatever the error says.
             Self::Error(text) => write!(f, "error {}", text.replace('\n', " | ")),
@@ -159,6 +171,7 @@ impl FromStr for Mark {
         match word {
             "started" => Ok(Self::Started(rest.to_owned())),
             "feature" => Ok(Self::Feature(rest.to_owned())),
+            "node" => Ok(Self::Node(rest.to_owned())),
             "kernel" => Ok(Self::Kernel(rest.to_owned())),
             "error" => Ok(Self::Error(rest.to_owned())),
             "end" => rest.parse().map(Self::End).map_err(|_| NoMark),
@@ -176,6 +189,7 @@ mod tests {
         for mark in [
             Mark::Started("6.1.0-50-cloud-amd64".into()),
             Mark::Feature(r#"{"feature":"oom","state":"works","reason":""}"#.into()),
+            Mark::Node(r#"{"agent":"active"}"#.into()),
             Mark::Kernel("WARNING: CPU: 0 PID: 1 at kernel/x.c:1".into()),
             Mark::Error("cannot mount x".into()),
             Mark::End(0),

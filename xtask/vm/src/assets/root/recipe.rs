@@ -24,13 +24,15 @@ pub const PACKAGES: [&str; 10] = [
     "e2fsprogs",
 ];
 /// What is removed again, since it is never read. (dpkg could leave it out, but for that mmdebstrap needs Python.)
-pub const REMOVED: [&str; 6] = [
+pub const REMOVED: [&str; 7] = [
     "usr/share/doc",
     "usr/share/info",
     "usr/share/locale",
     "usr/share/man",
     "var/cache/apt",
     "var/lib/apt/lists",
+    // D-Bus starts it at the first call: most guests never need it.
+    "usr/lib/systemd/system/multi-user.target.wants/systemd-logind.service",
 ];
 /// The size of the file system in bytes.
 pub const SIZE: u64 = 2 << 30;
@@ -136,7 +138,7 @@ pub const LINKS: [(&str, &str); 4] = [
 ];
 
 /// Units that never start; ones that the release does not have do no harm.
-pub const MASKED: [&str; 46] = [
+pub const MASKED: [&str; 45] = [
     "apt-daily.service",
     "apt-daily.timer",
     "apt-daily-upgrade.service",
@@ -166,7 +168,6 @@ pub const MASKED: [&str; 46] = [
     "systemd-hwdb-update.service",
     "systemd-initctl.socket",
     "systemd-journal-catalog-update.service",
-    "systemd-logind.service",
     "systemd-machine-id-commit.service",
     "systemd-modules-load.service",
     "systemd-networkd.service",
