@@ -167,7 +167,8 @@ mod tests {
             prop_assert_eq!(left.first(), a.first().copied());
             prop_assert!(left.iter().eq(a.iter().copied()));
             prop_assert!((0..300).all(|cpu| left.contains(cpu) == a.contains(&cpu)));
-            prop_assert_eq!(CpuSet::parse(&left.to_string()), Ok(left));
+            let text = left.to_string();
+            prop_assert_eq!(CpuSet::parse(&text), Ok(left));
         }
     }
 }
