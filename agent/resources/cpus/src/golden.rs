@@ -2,17 +2,15 @@
 //! (`resource_managers/cpu_policy.json`).
 
 mod files;
-mod node;
 
 use std::collections::BTreeMap;
 
 use nodewarden_machine::cpu_set::CpuSet;
 use nodewarden_testing::golden::are_our_own;
-use nodewarden_topology::fixture::{list, load, number, text, texts, topology};
-use serde_json::Value;
+use nodewarden_topology::fixture::{Node, list, load, number, text, texts, topology};
+use serde_json::{Value, json};
 
 use crate::{Assignments, CpuManager, Options, Settings, StateFile};
-use node::Node;
 
 pub(super) const FILE: &str = "cpu_policy.json";
 
@@ -53,7 +51,8 @@ fn sequences_are_the_kubelets() {
             "sequence {}",
             sequence["id"]
         );
-        let mut node = Node::new(sequence, CpuManager::new(topology.clone(), made));
+        let manager = CpuManager::new(topology.clone(), made);
+        let mut node = Node::new(sequence, manager, topology.node_set(), shown);
         assert_eq!(node.manager.shared().to_string(), text(&sequence["start_default_cpus"]));
         let steps = list(&sequence["steps"]);
         for (at, step) in steps.iter().enumerate() {
@@ -63,6 +62,8 @@ fn sequences_are_the_kubelets() {
             let result = run(&mut node, sequence, step, after);
             let gained = node.manager.assignments().all().difference(&before.manager.assignments().all());
             assert!(gained.is_subset(&before.manager.available()), "{place}: {gained} was not free");
+            let kept = !before.manager.is_consistent() || node.manager.is_consistent();
+            assert!(kept, "{place}: {:?}", node.manager.assignments());
             let Err(difference) = result else {
                 equal += 1;
                 continue;
@@ -70,7 +71,8 @@ fn sequences_are_the_kubelets() {
             let reason = explain(before, sequence, step, after, &node)
                 .unwrap_or_else(|| panic!("{place}: {difference}\n{step}"));
             *excepted.entry(reason).or_default() += 1;
-            node.assume(step);
+            let topology = node.manager.topology().clone();
+            node.manager = node.manager.clone().with(topology, assignments(step));
         }
     }
     let total: usize = excepted.values().sum();
@@ -115,10 +117,10 @@ fn state_after(steps: &[Value], at: usize) -> &Value {
 }
 
 /// Runs a step and compares.
-fn run(node: &mut Node, sequence: &Value, step: &Value, after: &Value) -> Result<(), String> {
+fn run(node: &mut Node<CpuManager>, sequence: &Value, step: &Value, after: &Value) -> Result<(), String> {
     if step["op"] == "restart" {
         let made = settings(sequence, step, node.manager.topology()).map_err(|error| error.to_string())?;
-        let saved = node.save();
+        let saved = StateFile::of(&node.manager).write(node.pod_level);
         let saved = StateFile::read(&saved, |_| None).map_err(|error| error.to_string())?;
         let (manager, findings) =
             CpuManager::restore(node.manager.topology().clone(), made, &saved.assignments);
@@ -133,16 +135,24 @@ fn run(node: &mut Node, sequence: &Value, step: &Value, after: &Value) -> Result
     } else {
         node.step(step)?;
     }
-    node.compare(after)
+    compare(node, after)
 }
 
 /// Why a step is not as the kubelet's; `None` if it is a fault of ours.
-fn explain(before: Node, sequence: &Value, step: &Value, after: &Value, ours: &Node) -> Option<Reason> {
+fn explain(
+    before: Node<CpuManager>,
+    sequence: &Value,
+    step: &Value,
+    after: &Value,
+    ours: &Node<CpuManager>,
+) -> Option<Reason> {
     if step["start_error"].is_object() {
         return Some(Reason::NotStarted);
     }
-    let average = before.clone().with_average_sizes();
-    if run(&mut average.clone(), sequence, step, after).is_ok() {
+    let mut average = before.clone();
+    let sizes = before.manager.topology().clone().with_average_sizes();
+    average.manager = average.manager.with(sizes, before.manager.assignments().clone());
+    if run(&mut average, sequence, step, after).is_ok() {
         return Some(Reason::AverageSizes);
     }
     let last = |error: &String| error.contains("the last ones");
@@ -169,5 +179,32 @@ pub(super) fn assignments(step: &Value) -> Assignments {
     Assignments {
         containers: containers.map(|(uid, value)| (uid.clone(), by_name(value))).collect(),
         pods: by_name(&step["pod_assignments"]),
+    }
+}
+
+/// The CPUs of a container or pod, as they are recorded with a call.
+fn shown(manager: &CpuManager, uid: &str, container: Option<&str>) -> Option<(&'static str, Value)> {
+    let assignments = manager.assignments();
+    let cpus = match container {
+        Some(container) => assignments.get(uid, container),
+        None => assignments.pods.get(uid),
+    };
+    cpus.map(|cpus| ("cpus", json!(cpus.to_string())))
+}
+
+/// Compares the state after a step.
+fn compare(node: &Node<CpuManager>, step: &Value) -> Result<(), String> {
+    let recorded = assignments(step);
+    if *node.manager.assignments() != recorded {
+        return Err(format!("{:?} is not {recorded:?}", node.manager.assignments()));
+    }
+    let shared = node.manager.shared().to_string();
+    if shared != text(&step["default_cpus"]) {
+        return Err(format!("shared: {shared}"));
+    }
+    let saved = StateFile::of(&node.manager).write(node.pod_level);
+    match step["state_file"].as_str() {
+        Some(recorded) if recorded != saved => Err(format!("state file: {saved}")),
+        _ => Ok(()),
     }
 }

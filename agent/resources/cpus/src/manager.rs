@@ -136,6 +136,31 @@ impl CpuManager {
         gone.iter().for_each(|(pod, name)| self.remove(pod, name));
     }
 
+    /// Whether no CPU belongs to two pods, none is reserved, cores are whole if they have to be, and what a pod has as a
+    /// whole contains what its containers have.
+    #[cfg(test)]
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut taken = CpuSet::default();
+        let mut own_cpus_apart = self.assignments.containers.iter().map(|(uid, containers)| {
+            let mut own = CpuSet::default();
+            containers.values().for_each(|cpus| own.add(cpus));
+            let whole = self.assignments.pods.get(uid);
+            let parts_fit = whole.is_none_or(|whole| own.is_subset(whole));
+            own.add(whole.unwrap_or(&CpuSet::default()));
+            let apart = own.is_disjoint(&taken);
+            taken.add(&own);
+            apart && parts_fit
+        });
+        let cores = |cpus: &CpuSet| {
+            !self.settings.options.full_cores || self.topology.only_whole_cores(cpus) == *cpus
+        };
+        let mut alone =
+            self.assignments.containers.iter().filter(|(uid, _)| !self.assignments.pods.contains_key(*uid));
+        own_cpus_apart.all(|fits| fits)
+            && alone.all(|(_, containers)| containers.values().all(cores))
+            && self.assignments.all().is_disjoint(&self.settings.reserved)
+    }
+
     /// The same with other assignments or another topology, for comparisons with a kubelet's states.
     #[cfg(test)]
     pub(crate) fn with(self, topology: CpuTopology, assignments: Assignments) -> Self {
