@@ -1,6 +1,7 @@
 //! One affinity for all resources of a container or pod.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use crate::reachable::intersections;
 use crate::{Distances, Hint, Hints, NodeSet, Policy, Settings};
@@ -70,20 +71,7 @@ impl Merger {
     }
 
     fn best(&self, all: NodeSet, resources: &[Resource<'_>]) -> Hint {
-        // Preferred is what every resource has as a preferred hint of its own, with the same nodes.
-        let preferred =
-            match resources.iter().find(|resource| resource.hints.iter().any(|h| h.affinity.is_some())) {
-                None => vec![None],
-                Some(first) => {
-                    let own = first.hints.iter().filter(|hint| hint.preferred).map(|hint| hint.affinity);
-                    own.chain([None]).collect()
-                }
-            };
-        let in_all = |nodes: &Option<NodeSet>| {
-            let fits = |hint: &Hint| hint.preferred && (hint.affinity.is_none() || hint.affinity == *nodes);
-            resources.iter().all(|resource| resource.hints.iter().any(fits))
-        };
-        let merged = preferred.into_iter().filter(in_all).map(|nodes| nodes.unwrap_or(all).and(all));
+        let merged = preferred(resources).into_iter().map(|nodes| nodes.unwrap_or(all).and(all));
         let merged = merged.filter(|nodes| !nodes.is_empty());
         if let Some(nodes) = merged.min_by(|a, b| self.by_fitness(*a, *b)) {
             return Hint::of(nodes, true);
@@ -131,6 +119,26 @@ fn resources(providers: &[Hints]) -> Vec<Resource<'_>> {
         resources.extend(provider.iter().map(|(name, hints)| Resource { name, hints: one(hints) }));
     }
     resources
+}
+
+/// What every resource has as a preferred hint of its own, with the same nodes: only that is preferred as a whole
+/// (`mergePermutation`). `None`: any nodes.
+fn preferred(resources: &[Resource<'_>]) -> BTreeSet<Option<NodeSet>> {
+    let mut common: Option<BTreeSet<Option<NodeSet>>> = None;
+    for resource in resources {
+        let own = resource.hints.iter().filter(|hint| hint.preferred).map(|hint| hint.affinity);
+        let own: BTreeSet<Option<NodeSet>> = own.collect();
+        common = Some(match common {
+            None => own,
+            Some(common) => match (common.contains(&None), own.contains(&None)) {
+                (true, true) => &common | &own,
+                (true, false) => own,
+                (false, true) => common,
+                (false, false) => &common & &own,
+            },
+        });
+    }
+    common.unwrap_or_else(|| BTreeSet::from([None]))
 }
 
 /// Whether a hint is for one node, or for any (`filterSingleNumaHints`).

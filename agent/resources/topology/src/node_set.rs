@@ -60,7 +60,31 @@ impl NodeSet {
 
     /// The nodes, in order.
     pub fn iter(self) -> impl Iterator<Item = u32> {
-        (0..=Self::GREATEST).filter(move |node| self.contains(*node))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let node = (rest != 0).then(|| rest.trailing_zeros())?;
+            rest &= rest - 1;
+            Some(node)
+        })
+    }
+
+    /// The sum of `of` over the nodes; `of` has a value for every number of a node.
+    pub fn sum(self, of: &[u64; u64::BITS as usize]) -> u64 {
+        self.iter().fold(0, |sum, node| sum.saturating_add(of[node as usize]))
+    }
+
+    /// The set as bits, with the nodes of `all` as the lowest ones: for counters by set.
+    pub(crate) fn squeezed(self, all: Self) -> usize {
+        if all.0 & all.0.wrapping_add(1) == 0 {
+            // The nodes of `all` have the lowest numbers already.
+            return (self.0 & all.0) as usize;
+        }
+        all.iter().enumerate().fold(0, |bits, (at, node)| bits | usize::from(self.contains(node)) << at)
+    }
+
+    /// The set of which [`Self::squeezed`] gave `bits`.
+    pub(crate) fn spread(bits: usize, all: Self) -> Self {
+        all.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, node)| node).collect()
     }
 
     /// Fewer nodes first; of equally many the one with the lower bits (`bitmask.IsNarrowerThan`).

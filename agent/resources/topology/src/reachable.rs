@@ -14,54 +14,62 @@ const MOST_COUNTED: usize = 20;
 
 /// The intersections of `all` with one set of each list. An empty list has none, so that there is no result.
 pub(crate) fn intersections(all: NodeSet, lists: &[Vec<NodeSet>]) -> Vec<NodeSet> {
-    let mut reached = vec![all];
+    if all.len() > MOST_COUNTED {
+        let pairs = |reached: BTreeSet<NodeSet>, list: &Vec<NodeSet>| {
+            reached.iter().flat_map(|set| list.iter().map(|other| set.and(*other))).collect()
+        };
+        return lists.iter().fold(BTreeSet::from([all]), pairs).into_iter().collect();
+    }
+    let mut reached = vec![all.squeezed(all)];
     for list in lists {
-        let distinct: BTreeSet<NodeSet> = list.iter().map(|set| set.and(all)).collect();
-        let pairs = reached.len().saturating_mul(distinct.len());
-        let counted = all.len() << all.len().min(MOST_COUNTED);
-        reached = if all.len() <= MOST_COUNTED && pairs > counted {
-            by_counting(all, &reached, &distinct)
+        let own = Marks::of(all, list.iter().map(|set| set.squeezed(all))).marked();
+        reached = if reached.len().saturating_mul(own.len()) <= all.len() << all.len() {
+            let pairs = reached.iter().flat_map(|set| own.iter().map(move |other| set & other));
+            Marks::of(all, pairs).marked()
         } else {
-            let pair = |set: &NodeSet| distinct.iter().map(move |other| set.and(*other)).collect::<Vec<_>>();
-            reached.iter().flat_map(pair).collect::<BTreeSet<_>>().into_iter().collect()
+            by_counting(all, &reached, &own)
         };
     }
-    reached
+    reached.into_iter().map(|bits| NodeSet::spread(bits, all)).collect()
+}
+
+/// A counter for every set of nodes.
+struct Marks(Vec<i64>);
+
+impl Marks {
+    /// 1 for each of these sets.
+    fn of(all: NodeSet, sets: impl Iterator<Item = usize>) -> Self {
+        let mut counters = vec![0; 1 << all.len()];
+        sets.for_each(|set| counters[set] = 1);
+        Self(counters)
+    }
+
+    /// The sets whose counter is not 0.
+    fn marked(&self) -> Vec<usize> {
+        self.0.iter().enumerate().filter(|(_, count)| **count != 0).map(|(set, _)| set).collect()
+    }
 }
 
 /// The intersections of every pair, by counters.
-fn by_counting(all: NodeSet, left: &[NodeSet], right: &BTreeSet<NodeSet>) -> Vec<NodeSet> {
-    let nodes: Vec<u32> = all.iter().collect();
-    let squeeze = |set: &NodeSet| {
-        nodes
-            .iter()
-            .enumerate()
-            .fold(0usize, |bits, (at, node)| bits | usize::from(set.contains(*node)) << at)
-    };
-    let spread = |bits: usize| -> NodeSet {
-        nodes.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, node)| *node).collect()
-    };
-    let counters = |sets: &mut dyn Iterator<Item = &NodeSet>| {
-        let mut counters = vec![0i64; 1 << nodes.len()];
-        sets.for_each(|set| counters[squeeze(set)] = 1);
-        transform(&mut counters, nodes.len(), 1);
-        counters
-    };
-    let mut product = counters(&mut left.iter());
-    let other = counters(&mut right.iter());
-    product.iter_mut().zip(other).for_each(|(count, other)| *count *= other);
-    transform(&mut product, nodes.len(), -1);
-    product.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bits, _)| spread(bits)).collect()
+fn by_counting(all: NodeSet, left: &[usize], right: &[usize]) -> Vec<usize> {
+    let mut product = Marks::of(all, left.iter().copied());
+    let mut other = Marks::of(all, right.iter().copied());
+    transform(&mut product.0, 1);
+    transform(&mut other.0, 1);
+    product.0.iter_mut().zip(other.0).for_each(|(count, other)| *count *= other);
+    transform(&mut product.0, -1);
+    product.marked()
 }
 
 /// Adds to each counter (with sign 1) those of its supersets, or takes them away again (with sign -1).
-fn transform(counters: &mut [i64], nodes: usize, sign: i64) {
-    for bit in 0..nodes {
-        for at in 0..counters.len() {
-            if at >> bit & 1 == 0 {
-                counters[at] += sign * counters[at | 1 << bit];
-            }
+fn transform(counters: &mut [i64], sign: i64) {
+    let mut half = 1;
+    while half < counters.len() {
+        for block in counters.chunks_exact_mut(2 * half) {
+            let (without, with) = block.split_at_mut(half);
+            without.iter_mut().zip(with).for_each(|(less, more)| *less += sign * *more);
         }
+        half *= 2;
     }
 }
 
@@ -84,7 +92,9 @@ mod tests {
             let (left, right): (Vec<_>, Vec<_>) = (left.iter().map(spread).collect(), right.iter().map(spread).collect());
             let expected: BTreeSet<_> =
                 left.iter().flat_map(|a| right.iter().map(move |b| a.and(*b))).collect();
-            let counted: BTreeSet<_> = by_counting(all, &left, &right.iter().copied().collect()).into_iter().collect();
+            let squeezed = |sets: &[NodeSet]| sets.iter().map(|set| set.squeezed(all)).collect::<Vec<_>>();
+            let counted = by_counting(all, &squeezed(&left), &squeezed(&right)).into_iter();
+            let counted: BTreeSet<_> = counted.map(|bits| NodeSet::spread(bits, all)).collect();
             prop_assert_eq!(&counted, &expected);
             let found: BTreeSet<_> = intersections(all, &[left, right]).into_iter().collect();
             prop_assert_eq!(found, expected);

@@ -64,20 +64,17 @@ impl CpuManager {
         let (all, free, reusable) = (counts(self.topology.all()), counts(free), counts(reusable));
         let used = nodes.iter().zip(&reusable).filter(|(_, count)| **count > 0).map(|(node, _)| node.id);
         let used: NodeSet = used.collect();
-        let mut by_number = [(0, 0); NodeSet::GREATEST as usize + 1];
+        let (mut all_of, mut free_of) = ([0; 64], [0; 64]);
         for (at, node) in nodes.iter().enumerate() {
-            by_number[node.id as usize] = (all[at], free[at] + reusable[at]);
+            all_of[node.id as usize] = all[at] as u64;
+            free_of[node.id as usize] = (free[at] + reusable[at]) as u64;
         }
-        let (mut least, mut sets) = (nodes.len(), Vec::new());
+        let (mut least, mut sets, wanted) = (nodes.len(), Vec::new(), requested as u64);
         self.topology.node_set().for_each_subset(|set| {
-            let (all, free) = set.iter().fold((0, 0), |(all, free), node| {
-                let (own, own_free) = by_number[node as usize];
-                (all + own, free + own_free)
-            });
-            if all >= requested {
+            if set.sum(&all_of) >= wanted {
                 least = least.min(set.len());
             }
-            if used.is_subset(set) && free >= requested {
+            if used.is_subset(set) && set.sum(&free_of) >= wanted {
                 sets.push(set);
             }
         });

@@ -51,18 +51,21 @@ impl MemoryManager {
             return Vec::new();
         }
         let nodes = self.machine.nodes();
+        let types: Vec<OfType> =
+            request.iter().map(|(resource, bytes)| OfType::new(self, resource, *bytes)).collect();
+        let reusable = |set: NodeSet, resource: &str| match self.reusable.1.is_empty() {
+            true => 0,
+            false => self.reusable(pod_uid, set, resource),
+        };
         let (mut least, mut sets) = (nodes.len(), Vec::new());
         nodes.for_each_subset(|set| {
-            let allocatable = |resource: &str| self.machine.sum(set, resource, |table| table.allocatable);
-            if request.iter().any(|(resource, bytes)| allocatable(resource) < *bytes) {
+            if types.iter().any(|own| set.sum(&own.allocatable) < own.bytes) {
                 return;
             }
             least = least.min(set.len());
-            let free = |resource: &str| {
-                let free = self.machine.sum(set, resource, |table| table.free);
-                free.saturating_add(self.reusable(pod_uid, set, resource))
-            };
-            if self.groups_allow(set) && request.iter().all(|(resource, bytes)| free(resource) >= *bytes) {
+            let has =
+                |own: &OfType| set.sum(&own.free).saturating_add(reusable(set, own.resource)) >= own.bytes;
+            if types.iter().all(has) && self.groups_allow(set) {
                 sets.push(set);
             }
         });
@@ -76,6 +79,28 @@ impl MemoryManager {
             return nodes.all(|node| node.group.len() == 1);
         }
         self.machine.fits_groups(set)
+    }
+}
+
+/// What is asked for of one type, and what each NUMA node has of it.
+struct OfType<'a> {
+    resource: &'a str,
+    bytes: u64,
+    /// By number of the node.
+    allocatable: [u64; 64],
+    /// By number of the node.
+    free: [u64; 64],
+}
+
+impl<'a> OfType<'a> {
+    fn new(manager: &MemoryManager, resource: &'a str, bytes: u64) -> Self {
+        let (mut allocatable, mut free) = ([0; 64], [0; 64]);
+        for (number, node) in &manager.machine.0 {
+            let table = node.memory.get(resource).copied().unwrap_or_default();
+            allocatable[*number as usize] = table.allocatable;
+            free[*number as usize] = table.free;
+        }
+        Self { resource, bytes, allocatable, free }
     }
 }
 
