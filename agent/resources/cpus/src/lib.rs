@@ -14,6 +14,10 @@ mod error;
 mod golden;
 mod manager;
 mod policy;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod speed;
 mod state_file;
 
 pub use assign::{NotEnough, Sorting, distributed, packed};

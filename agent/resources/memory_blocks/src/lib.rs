@@ -14,7 +14,11 @@ mod error;
 mod golden;
 mod machine;
 mod manager;
+#[cfg(test)]
+mod properties;
 mod settings;
+#[cfg(test)]
+mod speed;
 mod state_file;
 
 pub use error::{MemoryError, SettingsError};

@@ -1,6 +1,7 @@
 //! What the recordings of the kubelet's resource managers have in common, as values of this project
 //! (the notation is that of their README).
 
+mod machine;
 mod node;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use nodewarden_manifest::Pod;
 use serde_json::{Value, json};
 
+pub use machine::{Shape, guaranteed};
 pub use node::{Node, Shown};
 
 use crate::{Cpu, CpuTopology, Distances, Hint, Hints, NodeSet, NumaNode};

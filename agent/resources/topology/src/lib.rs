@@ -27,7 +27,7 @@ pub use admit::{AllocateError, Allocated, Provider, Rejection, admit};
 pub use cpus::{Cpu, CpuTopology, Unit};
 pub use hint::{Hint, Hints};
 pub use merge::{Merged, Merger};
-pub use node_set::NodeSet;
+pub use node_set::{NodeSet, NodeSums};
 pub use nodes::{Distances, HugePages, Machine, NumaNode};
 pub use policy::{Policy, PolicyError, Scope, Settings, go_bool};
 pub use sysfs::{SysfsError, read};

@@ -68,11 +68,6 @@ impl NodeSet {
         })
     }
 
-    /// The sum of `of` over the nodes; `of` has a value for every number of a node.
-    pub fn sum(self, of: &[u64; u64::BITS as usize]) -> u64 {
-        self.iter().fold(0, |sum, node| sum.saturating_add(of[node as usize]))
-    }
-
     /// The set as bits, with the nodes of `all` as the lowest ones: for counters by set.
     pub(crate) fn squeezed(self, all: Self) -> usize {
         if all.0 & all.0.wrapping_add(1) == 0 {
@@ -111,6 +106,33 @@ impl NodeSet {
     }
 }
 
+/// Sums of a number that each NUMA node has, for any set of nodes: one table for each 8 nodes.
+#[derive(Debug, Clone)]
+pub struct NodeSums(Vec<[u64; 256]>);
+
+impl NodeSums {
+    /// The sums for subsets of `nodes`. A sum that does not fit is the greatest number.
+    pub fn new(nodes: NodeSet, of: impl Fn(u32) -> u64) -> Self {
+        let table = |byte: u32| {
+            let mut table = [0u64; 256];
+            for bits in 1..256usize {
+                let lowest = byte * 8 + bits.trailing_zeros();
+                let own = if nodes.contains(lowest) { of(lowest) } else { 0 };
+                table[bits] = table[bits & (bits - 1)].saturating_add(own);
+            }
+            table
+        };
+        let bytes = (u64::BITS - nodes.0.leading_zeros()).div_ceil(8);
+        Self((0..bytes).map(table).collect())
+    }
+
+    /// The sum over a set.
+    pub fn of(&self, nodes: NodeSet) -> u64 {
+        let part = |(at, table): (usize, &[u64; 256])| table[(nodes.0 >> (at * 8) & 0xff) as usize];
+        self.0.iter().enumerate().map(part).fold(0, u64::saturating_add)
+    }
+}
+
 /// Numbers above [`NodeSet::GREATEST`] are left out.
 impl FromIterator<u32> for NodeSet {
     fn from_iter<I: IntoIterator<Item = u32>>(nodes: I) -> Self {
@@ -134,6 +156,16 @@ mod tests {
         let mut seen = Vec::new();
         NodeSet::parse("0,2,5").unwrap().for_each_subset(|set| seen.push(set.to_string()));
         assert_eq!(seen, ["0", "2", "5", "0,2", "0,5", "2,5", "0,2,5"]);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_nodes() {
+        let all = NodeSet::parse("0,7-9,63").unwrap();
+        let sums = NodeSums::new(all, |node| u64::from(node) + 1);
+        all.for_each_subset(|set| {
+            assert_eq!(sums.of(set), set.iter().map(|node| u64::from(node) + 1).sum::<u64>(), "{set}");
+        });
+        assert_eq!(NodeSums::new(all, |_| u64::MAX).of(all), u64::MAX);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use nodewarden_machine::cpu_set::CpuSet;
 use nodewarden_manifest::{Container, Pod};
-use nodewarden_topology::{Hint, Hints, NodeSet};
+use nodewarden_topology::{Hint, Hints, NodeSet, NodeSums};
 
 use super::CpuManager;
 use crate::Policy;
@@ -59,22 +59,19 @@ impl CpuManager {
     /// nodes as the machine needs for so many CPUs when all of them are free (`generateCPUTopologyHints`).
     fn for_cpus(&self, free: &CpuSet, reusable: &CpuSet, requested: usize) -> Hints {
         let nodes = self.topology.nodes();
-        let counts =
-            |cpus: &CpuSet| -> Vec<usize> { nodes.iter().map(|node| node.cpus.common(cpus)).collect() };
-        let (all, free, reusable) = (counts(self.topology.all()), counts(free), counts(reusable));
-        let used = nodes.iter().zip(&reusable).filter(|(_, count)| **count > 0).map(|(node, _)| node.id);
-        let used: NodeSet = used.collect();
-        let (mut all_of, mut free_of) = ([0; 64], [0; 64]);
-        for (at, node) in nodes.iter().enumerate() {
-            all_of[node.id as usize] = all[at] as u64;
-            free_of[node.id as usize] = (free[at] + reusable[at]) as u64;
-        }
+        let all_nodes = self.topology.node_set();
+        let count = |cpus: &CpuSet, node: u32| {
+            nodes.iter().find(|unit| unit.id == node).map_or(0, |unit| unit.cpus.common(cpus))
+        };
+        let all = NodeSums::new(all_nodes, |node| count(self.topology.all(), node) as u64);
+        let free = NodeSums::new(all_nodes, |node| (count(free, node) + count(reusable, node)) as u64);
+        let used: NodeSet = all_nodes.iter().filter(|node| count(reusable, *node) > 0).collect();
         let (mut least, mut sets, wanted) = (nodes.len(), Vec::new(), requested as u64);
-        self.topology.node_set().for_each_subset(|set| {
-            if set.sum(&all_of) >= wanted {
+        all_nodes.for_each_subset(|set| {
+            if all.of(set) >= wanted {
                 least = least.min(set.len());
             }
-            if used.is_subset(set) && set.sum(&free_of) >= wanted {
+            if used.is_subset(set) && free.of(set) >= wanted {
                 sets.push(set);
             }
         });

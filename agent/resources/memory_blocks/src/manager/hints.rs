@@ -1,11 +1,13 @@
 //! From which NUMA nodes a container or pod could have its memory.
 
+use std::collections::BTreeSet;
+
 use nodewarden_manifest::{Container, Pod, QosClass};
-use nodewarden_topology::{Hint, Hints, NodeSet};
+use nodewarden_topology::{Hint, Hints, NodeSet, NodeSums};
 
 use super::requests::Request;
 use super::{Block, MemoryManager};
-use crate::Policy;
+use crate::{MachineState, Policy, Table};
 
 impl MemoryManager {
     /// Hints for a container (`GetTopologyHints`): of a container that has its memory the nodes of that.
@@ -57,28 +59,54 @@ impl MemoryManager {
             true => 0,
             false => self.reusable(pod_uid, set, resource),
         };
+        let groups = Groups::of(&self.machine);
         let (mut least, mut sets) = (nodes.len(), Vec::new());
         nodes.for_each_subset(|set| {
-            if types.iter().any(|own| set.sum(&own.allocatable) < own.bytes) {
+            if types.iter().any(|own| own.allocatable.of(set) < own.bytes) {
                 return;
             }
             least = least.min(set.len());
             let has =
-                |own: &OfType| set.sum(&own.free).saturating_add(reusable(set, own.resource)) >= own.bytes;
-            if types.iter().all(has) && self.groups_allow(set) {
+                |own: &OfType| own.free.of(set).saturating_add(reusable(set, own.resource)) >= own.bytes;
+            if types.iter().all(has) && groups.allow(set) {
                 sets.push(set);
             }
         });
         sets.into_iter().map(|set| Hint::of(set, set.len() == least)).collect()
     }
+}
+
+/// Which nodes are used together.
+struct Groups<'a> {
+    machine: &'a MachineState,
+    /// The nodes that have blocks.
+    used: NodeSet,
+    /// Their groups.
+    all: BTreeSet<NodeSet>,
+    /// The nodes in groups of several.
+    with_others: NodeSet,
+}
+
+impl<'a> Groups<'a> {
+    fn of(machine: &'a MachineState) -> Self {
+        let nodes = || machine.0.iter();
+        Self {
+            machine,
+            used: nodes().filter(|(_, node)| node.assignments > 0).map(|(number, _)| *number).collect(),
+            all: nodes().map(|(_, node)| node.group).collect(),
+            with_others: nodes()
+                .filter(|(_, node)| node.group.len() > 1)
+                .map(|(number, _)| *number)
+                .collect(),
+        }
+    }
 
     /// Whether a set can be hinted at: one node if it is in no group of several, several if none is used otherwise.
-    fn groups_allow(&self, set: NodeSet) -> bool {
-        if set.len() == 1 {
-            let mut nodes = set.iter().filter_map(|node| self.machine.0.get(&node));
-            return nodes.all(|node| node.group.len() == 1);
+    fn allow(&self, set: NodeSet) -> bool {
+        match set.len() {
+            1 => set.and(self.with_others).is_empty(),
+            _ => set.and(self.used).is_empty() || self.all.contains(&set) && self.machine.fits_groups(set),
         }
-        self.machine.fits_groups(set)
     }
 }
 
@@ -86,21 +114,17 @@ impl MemoryManager {
 struct OfType<'a> {
     resource: &'a str,
     bytes: u64,
-    /// By number of the node.
-    allocatable: [u64; 64],
-    /// By number of the node.
-    free: [u64; 64],
+    allocatable: NodeSums,
+    free: NodeSums,
 }
 
 impl<'a> OfType<'a> {
     fn new(manager: &MemoryManager, resource: &'a str, bytes: u64) -> Self {
-        let (mut allocatable, mut free) = ([0; 64], [0; 64]);
-        for (number, node) in &manager.machine.0 {
-            let table = node.memory.get(resource).copied().unwrap_or_default();
-            allocatable[*number as usize] = table.allocatable;
-            free[*number as usize] = table.free;
-        }
-        Self { resource, bytes, allocatable, free }
+        let sums = |of: fn(&Table) -> u64| {
+            let one = |node: u32| manager.machine.sum(NodeSet::of(node), resource, of);
+            NodeSums::new(manager.machine.nodes(), one)
+        };
+        Self { resource, bytes, allocatable: sums(|table| table.allocatable), free: sums(|table| table.free) }
     }
 }
 
