@@ -1,6 +1,5 @@
 //! Why memory cannot be given, and why settings are not valid. The texts are the kubelet's where it has one.
 
-use nodewarden_manifest::Quantity;
 use nodewarden_topology::AllocateError;
 
 /// Why a container or pod does not get memory.
@@ -63,9 +62,9 @@ pub enum SettingsError {
         /// The type of memory.
         resource: String,
         /// The sum of `reservedMemory`.
-        total: Quantity,
+        total: String,
         /// What it should be.
-        expected: Quantity,
+        expected: String,
     },
     /// More is reserved on a NUMA node than it has. (In the kubelet the node then has an enormous amount of memory.)
     #[error("NUMA node {node}: {reserved} bytes of {resource} are reserved, and it has {total}")]

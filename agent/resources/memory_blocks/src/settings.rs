@@ -93,6 +93,7 @@ pub(crate) fn reserved(
         let sum = |list: &ResourceList| Quantity::default() + list.get(resource).cloned().unwrap_or_default();
         let (total, expected) = (sum(&totals), sum(node_reserved));
         if total != expected {
+            let (total, expected) = (total.to_string(), expected.to_string());
             return Err(SettingsError::Total { resource: resource.clone(), total, expected });
         }
     }

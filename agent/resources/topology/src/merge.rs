@@ -163,3 +163,6 @@ fn unaligned(resources: &[Resource<'_>], providers: &[Hints]) -> Vec<String> {
     let with_hints = providers.iter().flatten().filter(|(_, hints)| hints.is_some());
     with_hints.map(|(name, _)| name.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -209,3 +209,6 @@ fn first_of_alikes(
     }
     true
 }
+
+#[cfg(test)]
+mod tests;

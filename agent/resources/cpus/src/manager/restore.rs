@@ -129,3 +129,6 @@ impl CpuManager {
         kept
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -122,3 +122,6 @@ impl MemoryManager {
         (!all_gone).then_some(kept)
     }
 }
+
+#[cfg(test)]
+mod tests;
