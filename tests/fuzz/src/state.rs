@@ -1,4 +1,4 @@
-//! What is read back from disk: the device checkpoint, pods' records, the journal.
+//! What is read back from disk: the device checkpoint, the resource managers' state, pods' records, the journal.
 
 use nodewarden_model::Event;
 
@@ -11,6 +11,27 @@ pub fn checkpoint(input: &[u8]) {
     assert!(verified.is_none() || verified == unverified);
     if let Some(written) = unverified {
         let [first, again] = written.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert_eq!(first, again);
+    }
+}
+
+/// The kubelet's state of CPUs: what is accepted is written, and read as the same.
+pub fn cpu_manager_state(input: &[u8]) {
+    let Some(input) = text(input) else { return };
+    let verified = nodewarden_cpus::fuzzing::state_file(input);
+    same_again(verified, nodewarden_cpus::fuzzing::state_file_unverified(input));
+}
+
+/// The kubelet's state of memory: what is accepted is written, and read as the same.
+pub fn memory_manager_state(input: &[u8]) {
+    let Some(input) = text(input) else { return };
+    let verified = nodewarden_memory_blocks::fuzzing::state_file(input);
+    same_again(verified, nodewarden_memory_blocks::fuzzing::state_file_unverified(input));
+}
+
+fn same_again(verified: Option<[String; 2]>, unverified: Option<[String; 2]>) {
+    assert!(verified.is_none() || verified == unverified);
+    if let Some([first, again]) = unverified {
         assert_eq!(first, again);
     }
 }

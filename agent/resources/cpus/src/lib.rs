@@ -10,6 +10,8 @@
 
 mod assign;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 #[cfg(test)]
 mod golden;
 mod manager;

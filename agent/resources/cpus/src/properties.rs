@@ -166,7 +166,7 @@ fn run(shape: Shape, options: Options, policy: (&str, &str), count: usize, steps
                         pods.push(pod);
                     }
                     Err(_) => {
-                        assert_eq!(manager.assignments(), before.assignments(), "a rejected pod has nothing")
+                        assert_eq!(manager.assignments(), before.assignments(), "a rejected pod has nothing");
                     }
                 }
             }

@@ -60,7 +60,7 @@ struct Written<'a> {
     policy_name: &'a str,
     default_cpu_set: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    entries: BTreeMap<&'a str, BTreeMap<&'a str, String>>,
+    entries: BTreeMap<&'a str, BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pod_entries: BTreeMap<&'a str, PodEntry>,
     checksum: u32,
@@ -108,18 +108,16 @@ impl StateFile {
         Self { policy: settings.policy.name().to_owned(), shared, assignments: manager.assignments().clone() }
     }
 
-    /// The text of the file. `pod_level`: in the third format (the feature gate PodLevelResourceManagers), else the
-    /// second, which cannot say what pods have as a whole.
+    /// The text of the file: in the third format with `pod_level` (the feature gate PodLevelResourceManagers) or if a pod
+    /// has CPUs as a whole, else in the second.
     pub fn write(&self, pod_level: bool) -> String {
-        let containers = &self.assignments.containers;
-        let by_name = |cpus: &'_ BTreeMap<String, CpuSet>| -> Vec<(String, String)> {
+        let pod_level = pod_level || !self.assignments.pods.is_empty();
+        let texts = |cpus: &'_ BTreeMap<String, CpuSet>| -> BTreeMap<String, String> {
             cpus.iter().map(|(name, cpus)| (name.clone(), cpus.to_string())).collect()
         };
-        let texts: Vec<_> = containers.iter().map(|(uid, cpus)| (uid.as_str(), by_name(cpus))).collect();
-        let entries = texts.iter().map(|(uid, cpus)| {
-            (*uid, cpus.iter().map(|(name, cpus)| (name.as_str(), cpus.clone())).collect::<BTreeMap<_, _>>())
-        });
-        let pods = self.assignments.pods.iter().filter(|_| pod_level);
+        let entries = self.assignments.containers.iter();
+        let entries = entries.map(|(uid, containers)| (uid.as_str(), texts(containers)));
+        let pods = self.assignments.pods.iter();
         let file = Written {
             policy_name: &self.policy,
             default_cpu_set: self.shared.to_string(),
@@ -134,7 +132,7 @@ impl StateFile {
 
     /// The checksum of the second or third format.
     pub fn checksum(&self, pod_level: bool) -> u32 {
-        fnv32a(&text::of(self, pod_level))
+        fnv32a(&text::of(self, pod_level || !self.assignments.pods.is_empty()))
     }
 
     /// Reads a file of any format. `container_of`: pod uid and container name of a container id, for the first format.
@@ -146,6 +144,22 @@ impl StateFile {
         text: &str,
         container_of: impl Fn(&str) -> Option<(String, String)>,
     ) -> Result<Self, StateFileError> {
+        let (state, found, texts) = Self::parse(text, container_of)?;
+        if found == 0 && state.assignments.pods.is_empty() {
+            return Ok(state);
+        }
+        let sums: Vec<u32> = texts.iter().map(|text| fnv32a(text)).collect();
+        match sums.iter().any(|sum| u64::from(*sum) == found) {
+            true => Ok(state),
+            false => Err(StateFileError::Checksum { found, expected: sums[0] }),
+        }
+    }
+
+    /// What the file says, its checksum, and the texts that this may be of.
+    pub(crate) fn parse(
+        text: &str,
+        container_of: impl Fn(&str) -> Option<(String, String)>,
+    ) -> Result<(Self, u64, Vec<String>), StateFileError> {
         let file: Read =
             serde_json::from_str(text).map_err(|error| StateFileError::Json(error.to_string()))?;
         let mut state = Self {
@@ -179,21 +193,13 @@ impl StateFile {
                 first_format = Some(text::first(&state, &ids));
             }
         }
-        let third = !state.assignments.pods.is_empty();
-        if file.checksum == 0 && !third {
-            return Ok(state);
-        }
         // A third format without pods is written without them, but they count in its checksum.
         let texts = match first_format {
             Some(text) => vec![text],
-            None if third => vec![text::of(&state, true)],
+            None if !state.assignments.pods.is_empty() => vec![text::of(&state, true)],
             None => vec![text::of(&state, false), text::of(&state, true)],
         };
-        let sums: Vec<u32> = texts.iter().map(|text| fnv32a(text)).collect();
-        match sums.iter().any(|sum| u64::from(*sum) == file.checksum) {
-            true => Ok(state),
-            false => Err(StateFileError::Checksum { found: file.checksum, expected: sums[0] }),
-        }
+        Ok((state, file.checksum, texts))
     }
 }
 

@@ -10,6 +10,8 @@
 #![deny(missing_docs)]
 
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 #[cfg(test)]
 mod golden;
 mod machine;

@@ -96,7 +96,8 @@ impl StateFile {
         }
     }
 
-    /// The text of the file. `pod_level`: with what pods have as a whole (the feature gate PodLevelResourceManagers).
+    /// The text of the file: with what pods have as a whole with `pod_level` (the feature gate PodLevelResourceManagers),
+    /// or if a pod has something as a whole.
     pub fn write(&self, pod_level: bool) -> String {
         let node = |(number, node): (&u32, &NodeState)| {
             let tables = node.memory.iter().map(|(resource, table)| (resource.clone(), file_table(table)));
@@ -107,7 +108,7 @@ impl StateFile {
         let containers = |blocks: &BTreeMap<String, Vec<Block>>| {
             blocks.iter().map(|(name, blocks)| (name.clone(), file_blocks(blocks))).collect()
         };
-        let pods = self.blocks.pods.iter().filter(|_| pod_level);
+        let pods = self.blocks.pods.iter();
         let file = File {
             policy_name: self.policy.clone(),
             machine_state: self.machine.0.iter().map(node).collect(),
@@ -127,7 +128,7 @@ impl StateFile {
 
     /// The checksum, with or without what pods have as a whole.
     pub fn checksum(&self, pod_level: bool) -> u32 {
-        fnv32a(&text::of(self, pod_level))
+        fnv32a(&text::of(self, pod_level || !self.blocks.pods.is_empty()))
     }
 
     /// Reads a file.
@@ -135,6 +136,17 @@ impl StateFile {
     /// # Errors
     /// The file is damaged.
     pub fn read(text: &str) -> Result<Self, StateFileError> {
+        let (state, found) = Self::parse(text)?;
+        // What pods have as a whole counts with the feature gate even if there is none.
+        let sums = [state.checksum(false), state.checksum(true)];
+        match sums.iter().any(|sum| u64::from(*sum) == found) {
+            true => Ok(state),
+            false => Err(StateFileError::Checksum { found, expected: sums[0] }),
+        }
+    }
+
+    /// What the file says, and its checksum.
+    pub(crate) fn parse(text: &str) -> Result<(Self, u64), StateFileError> {
         let file: File =
             serde_json::from_str(text).map_err(|error| StateFileError::Json(error.to_string()))?;
         let mut state = Self { policy: file.policy_name, ..Self::default() };
@@ -156,13 +168,7 @@ impl StateFile {
         for (uid, entry) in file.pod_entries {
             state.blocks.pods.insert(uid, read_blocks(entry.memory_blocks)?);
         }
-        let third = !state.blocks.pods.is_empty();
-        let expected = state.checksum(third);
-        let sums = [expected, state.checksum(true)];
-        match sums.iter().any(|sum| u64::from(*sum) == file.checksum) {
-            true => Ok(state),
-            false => Err(StateFileError::Checksum { found: file.checksum, expected }),
-        }
+        Ok((state, file.checksum))
     }
 }
 

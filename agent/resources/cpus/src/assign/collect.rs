@@ -106,7 +106,7 @@ impl<'a> Collector<'a> {
         cores
             .take(self.needed.div_ceil(per_core))
             .for_each(|core| chosen.add(&self.free.intersection(&core.cpus)));
-        if self.needed % 2 != 0 && per_core > 1 && chosen.len() > self.needed {
+        if !self.needed.is_multiple_of(2) && per_core > 1 && chosen.len() > self.needed {
             chosen = chosen.iter().take(chosen.len() - 1).collect();
         }
         if chosen.len() == self.needed {
