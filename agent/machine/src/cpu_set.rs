@@ -9,7 +9,8 @@ const BITS: u32 = u64::BITS;
 /// A set of CPU numbers up to 65535.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet {
-    /// Bit `n % 64` of word `n / 64` stands for CPU `n`. The last word is not 0, so that equal sets are equal words.
+    /// Bit `n % 64` of word `n / 64` stands for CPU `n`. The last word is not 0, so that equal sets are equal
+    /// words.
     words: Vec<u64>,
 }
 

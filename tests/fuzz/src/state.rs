@@ -1,4 +1,5 @@
-//! What is read back from disk: the device checkpoint, the resource managers' state, pods' records, the journal.
+//! What is read back from disk: the device checkpoint, the resource managers' state, pods' records, the
+//! journal.
 
 use nodewarden_model::Event;
 
@@ -43,7 +44,8 @@ pub fn record(input: &[u8]) {
     }
 }
 
-/// A file of the journal: numbers increase, and each event is the same after it was packed and after it was written.
+/// A file of the journal: numbers increase, and each event is the same after it was packed and after it was
+/// written.
 pub fn journal(input: &[u8]) {
     let (events, skipped, next) = nodewarden_storage::fuzzing::journal(input);
     let lines = input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();

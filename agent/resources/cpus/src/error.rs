@@ -34,8 +34,8 @@ pub enum CpuError {
     /// A container of a pod with resources of its own would have no CPU of the pod.
     #[error("pod rejected, {0}")]
     EmptyPodPool(String),
-    /// Containers without CPUs of their own would have none. (The kubelet allows this with `strict-cpu-reservation`,
-    /// lets them run on CPUs of others, and then does not start again.)
+    /// Containers without CPUs of their own would have none. (The kubelet allows this with
+    /// `strict-cpu-reservation`, lets them run on CPUs of others, and then does not start again.)
     #[error("the {requested} CPUs are the last ones: none would be left for containers that share CPUs")]
     EmptySharedPool {
         /// CPUs that it asks for.
@@ -92,7 +92,8 @@ pub enum SettingsError {
         "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA"
     )]
     MoreSockets,
-    /// The reserved CPUs are not as many as are reserved in `systemReserved` and `kubeReserved`, or not online.
+    /// The reserved CPUs are not as many as are reserved in `systemReserved` and `kubeReserved`, or not
+    /// online.
     #[error(
         "[cpumanager] unable to reserve the required amount of CPUs (size of {reserved} did not equal {count})"
     )]

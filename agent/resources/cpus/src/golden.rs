@@ -29,8 +29,8 @@ enum Reason {
     NotStarted,
 }
 
-/// Every step is the kubelet's, but for its faults. After such a step ours is put into the kubelet's state, so that the
-/// next step is compared again.
+/// Every step is the kubelet's, but for its faults. After such a step ours is put into the kubelet's state,
+/// so that the next step is compared again.
 #[test]
 fn sequences_are_the_kubelets() {
     let Some(recorded) = load(FILE) else { return };
@@ -104,8 +104,8 @@ pub(super) fn pod_level(sequence: &Value) -> bool {
     sequence["feature_gates"]["PodLevelResourceManagers"] == true
 }
 
-/// The step whose state ours has to have. A pod that is rejected keeps nothing here; in the kubelet the next clean-up
-/// takes it back (fault 9).
+/// The step whose state ours has to have. A pod that is rejected keeps nothing here; in the kubelet the next
+/// clean-up takes it back (fault 9).
 fn state_after(steps: &[Value], at: usize) -> &Value {
     match steps.get(at + 1) {
         Some(next)

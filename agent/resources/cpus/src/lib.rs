@@ -1,7 +1,9 @@
 //! Which CPUs a container has for itself, as the kubelet's CPU manager decides (`pkg/kubelet/cm/cpumanager`):
 //!
-//! - [`packed`], [`distributed`]: chooses CPUs of a set of free ones, by sockets, NUMA nodes, caches and cores.
-//! - [`CpuManager`]: the policies `none` and `static` with their options: hints, allocations, removals, restoring.
+//! - [`packed`], [`distributed`]: chooses CPUs of a set of free ones, by sockets, NUMA nodes, caches and
+//!   cores.
+//! - [`CpuManager`]: the policies `none` and `static` with their options: hints, allocations, removals,
+//!   restoring.
 //! - [`StateFile`]: the file `cpu_manager_state` in the kubelet's format.
 //!
 //! Everything is a decision on plain values: no file is read or written here, and no cgroup changed.

@@ -16,8 +16,8 @@ use crate::{Policy, Settings};
 
 pub use restore::Finding;
 
-/// The CPUs that containers and pods have for themselves. Containers of one pod may have CPUs in common: an init
-/// container's CPUs are used again by those that start after its end.
+/// The CPUs that containers and pods have for themselves. Containers of one pod may have CPUs in common: an
+/// init container's CPUs are used again by those that start after its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignments {
     /// Pod uid, container name, CPUs.
@@ -59,8 +59,8 @@ impl Assignments {
 
 /// The CPU manager (`cpumanager.staticPolicy`, or `nonePolicy`).
 ///
-/// Only assignments are kept; the CPUs that all other containers share follow from them. So what is removed is given
-/// back whole, whatever happened before.
+/// Only assignments are kept; the CPUs that all other containers share follow from them. So what is removed
+/// is given back whole, whatever happened before.
 #[derive(Debug, Clone)]
 pub struct CpuManager {
     topology: CpuTopology,
@@ -68,7 +68,8 @@ pub struct CpuManager {
     /// The reserved CPUs and the others of their cores.
     reserved_cores: CpuSet,
     assignments: Assignments,
-    /// The pod whose containers were allocated last, with the CPUs of its init containers that can be used again.
+    /// The pod whose containers were allocated last, with the CPUs of its init containers that can be used
+    /// again.
     reusable: (String, CpuSet),
 }
 
@@ -100,8 +101,8 @@ impl CpuManager {
         &self.assignments
     }
 
-    /// The CPUs of containers that have none for themselves. Never empty unless no CPU is online: if everything but the
-    /// reserved CPUs is assigned, these.
+    /// The CPUs of containers that have none for themselves. Never empty unless no CPU is online: if
+    /// everything but the reserved CPUs is assigned, these.
     pub fn shared(&self) -> CpuSet {
         let shared = self.unassigned();
         if !shared.is_empty() {
@@ -118,8 +119,8 @@ impl CpuManager {
         self.assignments.get(pod_uid, container).cloned().unwrap_or_else(|| self.shared())
     }
 
-    /// Takes back what a container has (`RemoveContainer`). Of a pod that got CPUs as a whole they are taken back
-    /// with its last container. Nothing happens if it has none.
+    /// Takes back what a container has (`RemoveContainer`). Of a pod that got CPUs as a whole they are taken
+    /// back with its last container. Nothing happens if it has none.
     pub fn remove(&mut self, pod_uid: &str, container: &str) {
         let before = self.assignments.all();
         self.assignments.remove(pod_uid, container);
@@ -136,8 +137,8 @@ impl CpuManager {
         gone.iter().for_each(|(pod, name)| self.remove(pod, name));
     }
 
-    /// Whether no CPU belongs to two pods, none is reserved, cores are whole if they have to be, and what a pod has as a
-    /// whole contains what its containers have.
+    /// Whether no CPU belongs to two pods, none is reserved, cores are whole if they have to be, and what a
+    /// pod has as a whole contains what its containers have.
     #[cfg(test)]
     pub(crate) fn is_consistent(&self) -> bool {
         let mut taken = CpuSet::default();

@@ -132,14 +132,16 @@ pub struct Settings {
     pub options: Options,
     /// CPUs that are never given to a container alone.
     pub reserved: CpuSet,
-    /// Whether pods with resources of their own get CPUs as a whole (the feature gate PodLevelResourceManagers).
+    /// Whether pods with resources of their own get CPUs as a whole (the feature gate
+    /// PodLevelResourceManagers).
     pub pod_level: bool,
 }
 
 impl Settings {
-    /// The settings of the policy `static`. `count`: as many CPUs as `systemReserved` and `kubeReserved` have together,
-    /// rounded up. `reserved`: `reservedSystemCPUs`; if there are none, `count` CPUs are chosen as for a container.
-    /// `single_numa_node`: whether that is the topology manager's policy. Source: `NewStaticPolicy`.
+    /// The settings of the policy `static`. `count`: as many CPUs as `systemReserved` and `kubeReserved` have
+    /// together, rounded up. `reserved`: `reservedSystemCPUs`; if there are none, `count` CPUs are chosen as
+    /// for a container. `single_numa_node`: whether that is the topology manager's policy. Source:
+    /// `NewStaticPolicy`.
     ///
     /// # Errors
     /// The options do not fit the machine or the topology manager, or the reserved CPUs are not `count`.

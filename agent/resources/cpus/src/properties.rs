@@ -217,8 +217,8 @@ fn run(shape: Shape, options: Options, policy: (&str, &str), count: usize, steps
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// No CPU is given twice, the shared pool is never empty, removing gives back what was given, hints are honoured,
-    /// a rejected pod keeps nothing, and restarting keeps what is online.
+    /// No CPU is given twice, the shared pool is never empty, removing gives back what was given, hints are
+    /// honoured, a rejected pod keeps nothing, and restarting keeps what is online.
     #[test]
     fn sequences_keep_the_invariants(
         shape in shapes(),

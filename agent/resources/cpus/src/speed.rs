@@ -1,5 +1,6 @@
-//! How long decisions take on a machine with 8 sockets, 16 NUMA nodes and 1,024 CPUs. `cargo test --release` prints what is
-//! promised (below 5 ms); a build for development only has to stay within a bound that catches what is exponential.
+//! How long decisions take on a machine with 8 sockets, 16 NUMA nodes and 1,024 CPUs. `cargo test --release`
+//! prints what is promised (below 5 ms); a build for development only has to stay within a bound that catches
+//! what is exponential.
 
 use std::time::{Duration, Instant};
 

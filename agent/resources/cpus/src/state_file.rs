@@ -1,7 +1,7 @@
 //! The file `cpu_manager_state`, as a kubelet writes and reads it (`pkg/kubelet/cm/cpumanager/state`).
 //!
-//! Its second format has the CPUs of containers by pod and name, its third also those of pods as a whole. Its first
-//! format has container ids instead; only kubelets before 1.18 wrote it.
+//! Its second format has the CPUs of containers by pod and name, its third also those of pods as a whole. Its
+//! first format has container ids instead; only kubelets before 1.18 wrote it.
 
 #[cfg(test)]
 mod tests;
@@ -108,8 +108,8 @@ impl StateFile {
         Self { policy: settings.policy.name().to_owned(), shared, assignments: manager.assignments().clone() }
     }
 
-    /// The text of the file: in the third format with `pod_level` (the feature gate PodLevelResourceManagers) or if a pod
-    /// has CPUs as a whole, else in the second.
+    /// The text of the file: in the third format with `pod_level` (the feature gate PodLevelResourceManagers)
+    /// or if a pod has CPUs as a whole, else in the second.
     pub fn write(&self, pod_level: bool) -> String {
         let pod_level = pod_level || !self.assignments.pods.is_empty();
         let texts = |cpus: &'_ BTreeMap<String, CpuSet>| -> BTreeMap<String, String> {
@@ -135,8 +135,8 @@ impl StateFile {
         fnv32a(&text::of(self, pod_level || !self.assignments.pods.is_empty()))
     }
 
-    /// Reads a file of any format. `container_of`: pod uid and container name of a container id, for the first format.
-    /// A checksum of 0 or none is accepted, as by the kubelet, in the first and second format.
+    /// Reads a file of any format. `container_of`: pod uid and container name of a container id, for the
+    /// first format. A checksum of 0 or none is accepted, as by the kubelet, in the first and second format.
     ///
     /// # Errors
     /// The file is damaged.

@@ -19,10 +19,12 @@ pub enum MemoryError {
     /// The nodes that were merged have not enough, and more of them would not be preferred.
     #[error("[memorymanager] failed to find the extended preferred hint")]
     ExtendedNotPreferred,
-    /// A node of the merged ones is used alone or with others: a node is only used by one group of nodes at a time.
+    /// A node of the merged ones is used alone or with others: a node is only used by one group of nodes at a
+    /// time.
     #[error("[memorymanager] preferred hint violates NUMA node allocation")]
     Groups,
-    /// The machine has no memory of this type, like huge pages of another size. (The kubelet ends with a panic.)
+    /// The machine has no memory of this type, like huge pages of another size. (The kubelet ends with a
+    /// panic.)
     #[error("[memorymanager] the machine has no {0}")]
     NoSuchType(String),
     /// A container of a pod with resources of its own would have no memory of the pod.
@@ -54,7 +56,8 @@ pub enum SettingsError {
         "the reserved memory configuration references a NUMA node {0} that does not exist on this machine"
     )]
     NoSuchNode(u32),
-    /// `reservedMemory` is together not what is reserved in `systemReserved`, `kubeReserved` and `evictionHard`.
+    /// `reservedMemory` is together not what is reserved in `systemReserved`, `kubeReserved` and
+    /// `evictionHard`.
     #[error(
         "the total amount \"{total}\" of type \"{resource}\" is not equal to the value \"{expected}\" determined by Node Allocatable feature"
     )]
@@ -66,7 +69,8 @@ pub enum SettingsError {
         /// What it should be.
         expected: String,
     },
-    /// More is reserved on a NUMA node than it has. (In the kubelet the node then has an enormous amount of memory.)
+    /// More is reserved on a NUMA node than it has. (In the kubelet the node then has an enormous amount of
+    /// memory.)
     #[error("NUMA node {node}: {reserved} bytes of {resource} are reserved, and it has {total}")]
     MoreThanThere {
         /// The node.

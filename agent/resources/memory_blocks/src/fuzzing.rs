@@ -1,8 +1,10 @@
-//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the feature `fuzzing`.
+//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the
+//! feature `fuzzing`.
 
 use crate::StateFile;
 
-/// Reads a state file. What is accepted is written and read again: both written forms. `None` when the file is refused.
+/// Reads a state file. What is accepted is written and read again: both written forms. `None` when the file
+/// is refused.
 pub fn state_file(text: &str) -> Option<[String; 2]> {
     written_twice(&StateFile::read(text).ok()?)
 }

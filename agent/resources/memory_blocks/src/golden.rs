@@ -19,14 +19,16 @@ pub(super) const FILE: &str = "memory_policy.json";
 /// Why a step is not as the kubelet's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
-    /// Fault 13: no node has room, and the kubelet's topology manager does not see it. Both reject the pod, ours as what
-    /// cannot be aligned.
+    /// Fault 13: no node has room, and the kubelet's topology manager does not see it. Both reject the pod,
+    /// ours as what cannot be aligned.
     NoRoom,
     /// The recorder itself found the kubelet's state after the step wrong (faults 11 and 12).
     WrongState,
-    /// Fault 12: the kubelet allocates for a running pod again, from other nodes or in vain. Ours keeps what it has.
+    /// Fault 12: the kubelet allocates for a running pod again, from other nodes or in vain. Ours keeps what
+    /// it has.
     RunningPod,
-    /// Fault 14: the kubelet panics at huge pages of a size that the machine does not have. Ours rejects the pod.
+    /// Fault 14: the kubelet panics at huge pages of a size that the machine does not have. Ours rejects the
+    /// pod.
     NoSuchType,
     /// Fault 15: more is reserved than the node has. Ours does not accept such settings.
     TooMuchReserved,
@@ -36,8 +38,8 @@ enum Reason {
     NotStarted,
 }
 
-/// Every step is the kubelet's, but for its faults. After such a step ours is put into the kubelet's state, so that the
-/// next step is compared again.
+/// Every step is the kubelet's, but for its faults. After such a step ours is put into the kubelet's state,
+/// so that the next step is compared again.
 #[test]
 fn sequences_are_the_kubelets() {
     let Some(recorded) = load(FILE) else { return };
@@ -139,8 +141,8 @@ fn start_state(manager: &MemoryManager) -> Value {
     serde_json::from_str::<Value>(&written).expect("JSON")["machineState"].clone()
 }
 
-/// The step whose state ours has to have. A pod that is rejected keeps nothing here; in the kubelet the next clean-up
-/// takes it back (fault 9).
+/// The step whose state ours has to have. A pod that is rejected keeps nothing here; in the kubelet the next
+/// clean-up takes it back (fault 9).
 fn state_after(steps: &[Value], at: usize) -> &Value {
     match steps.get(at + 1) {
         Some(next)

@@ -92,8 +92,8 @@ impl MachineState {
         tables.map(of).fold(0, u64::saturating_add)
     }
 
-    /// Takes `bytes` from the nodes in turn, and notes the block on each (`updateMachineState`). Returns the bytes that
-    /// the nodes do not have.
+    /// Takes `bytes` from the nodes in turn, and notes the block on each (`updateMachineState`). Returns the
+    /// bytes that the nodes do not have.
     pub(crate) fn take(&mut self, nodes: NodeSet, resource: &str, bytes: u64) -> u64 {
         let mut rest = bytes;
         for node in nodes.iter() {
@@ -133,8 +133,8 @@ impl MachineState {
         used.all(|node| node.group == nodes)
     }
 
-    /// Whether both have the same memory, and the same given away in each group (`areMachineStatesEqual`): how a
-    /// group's memory is spread over its nodes depends on the order in which blocks were given.
+    /// Whether both have the same memory, and the same given away in each group (`areMachineStatesEqual`):
+    /// how a group's memory is spread over its nodes depends on the order in which blocks were given.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let same = |(number, node): (&u32, &NodeState)| {
             let Some(twin) = other.0.get(number) else { return false };

@@ -1,4 +1,5 @@
-//! From which NUMA nodes containers have memory, as a value: nothing is read or written, and no operation waits.
+//! From which NUMA nodes containers have memory, as a value: nothing is read or written, and no operation
+//! waits.
 
 mod allocate;
 mod hints;
@@ -22,7 +23,8 @@ pub struct Block {
     pub nodes: NodeSet,
     /// The type: `memory`, `hugepages-2Mi`.
     pub resource: String,
-    /// Its size in bytes. Of an init container less than it asked for when a later container uses its memory again.
+    /// Its size in bytes. Of an init container less than it asked for when a later container uses its memory
+    /// again.
     pub size: u64,
 }
 
@@ -45,8 +47,8 @@ impl Blocks {
         self.containers.entry(pod_uid.to_owned()).or_default().insert(container.to_owned(), blocks);
     }
 
-    /// The blocks that are taken from the machine: of pods that got memory as a whole theirs, else those of the
-    /// containers.
+    /// The blocks that are taken from the machine: of pods that got memory as a whole theirs, else those of
+    /// the containers.
     fn taken(&self) -> impl Iterator<Item = &Block> {
         let alone = self.containers.iter().filter(|(uid, _)| !self.pods.contains_key(*uid));
         alone.flat_map(|(_, containers)| containers.values().flatten()).chain(self.pods.values().flatten())
@@ -109,8 +111,8 @@ impl MemoryManager {
         blocks.iter().map(|block| block.nodes).reduce(NodeSet::or)
     }
 
-    /// Takes back what a container has (`RemoveContainer`). Of a pod that got memory as a whole it is taken back with its
-    /// last container. Nothing happens if it has none.
+    /// Takes back what a container has (`RemoveContainer`). Of a pod that got memory as a whole it is taken
+    /// back with its last container. Nothing happens if it has none.
     pub fn remove(&mut self, pod_uid: &str, container: &str) {
         let Some(containers) = self.blocks.containers.get_mut(pod_uid) else { return };
         let Some(mut released) = containers.remove(container) else { return };
@@ -155,7 +157,8 @@ impl MemoryManager {
         }
     }
 
-    /// Whether what is taken from each group of nodes is what containers have of it, and no node is in two groups.
+    /// Whether what is taken from each group of nodes is what containers have of it, and no node is in two
+    /// groups.
     #[cfg(test)]
     pub(crate) fn is_consistent(&self) -> bool {
         let mut expected = self.empty.clone();

@@ -132,8 +132,8 @@ fn run(sizes: &[u64], policy: (&str, &str), steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// No memory is given twice, no node is in two groups, removing gives back what was given, a rejected pod keeps
-    /// nothing, and restarting keeps what runs.
+    /// No memory is given twice, no node is in two groups, removing gives back what was given, a rejected pod
+    /// keeps nothing, and restarting keeps what runs.
     #[test]
     fn sequences_keep_the_invariants(
         sizes in prop::collection::vec(64..4096u64, 1..=6),

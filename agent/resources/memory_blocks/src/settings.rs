@@ -50,7 +50,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Memory that is not given to containers.
     pub reserved: Reserved,
-    /// Whether pods with resources of their own get memory as a whole (the feature gate PodLevelResourceManagers).
+    /// Whether pods with resources of their own get memory as a whole (the feature gate
+    /// PodLevelResourceManagers).
     pub pod_level: bool,
 }
 
@@ -69,8 +70,9 @@ impl Settings {
     }
 }
 
-/// What `reservedMemory` reserves on each NUMA node, in bytes; 0 is left out. `node_reserved`: what is reserved of the
-/// node as a whole by `systemReserved`, `kubeReserved` and `evictionHard`. Source: `getSystemReservedMemory`.
+/// What `reservedMemory` reserves on each NUMA node, in bytes; 0 is left out. `node_reserved`: what is
+/// reserved of the node as a whole by `systemReserved`, `kubeReserved` and `evictionHard`. Source:
+/// `getSystemReservedMemory`.
 ///
 /// # Errors
 /// A node is not there, or the sums are not `node_reserved`.
@@ -108,8 +110,9 @@ pub(crate) fn reserved(
 }
 
 impl Settings {
-    /// The settings of the policy `Static` from `reservedMemory` (node and amounts) and what is reserved of the node as a
-    /// whole by `systemReserved`, `kubeReserved` and `evictionHard`. Source: `getSystemReservedMemory`.
+    /// The settings of the policy `Static` from `reservedMemory` (node and amounts) and what is reserved of
+    /// the node as a whole by `systemReserved`, `kubeReserved` and `evictionHard`. Source:
+    /// `getSystemReservedMemory`.
     ///
     /// # Errors
     /// They do not fit each other or the machine.

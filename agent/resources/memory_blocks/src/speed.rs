@@ -1,5 +1,6 @@
-//! How long decisions take on a machine with 16 NUMA nodes. `cargo test --release` prints what is promised (below
-//! 5 ms); a build for development only has to stay within a bound that catches what grows faster than the hints.
+//! How long decisions take on a machine with 16 NUMA nodes. `cargo test --release` prints what is promised
+//! (below 5 ms); a build for development only has to stay within a bound that catches what grows faster than
+//! the hints.
 
 use std::time::{Duration, Instant};
 

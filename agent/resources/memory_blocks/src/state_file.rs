@@ -96,8 +96,8 @@ impl StateFile {
         }
     }
 
-    /// The text of the file: with what pods have as a whole with `pod_level` (the feature gate PodLevelResourceManagers),
-    /// or if a pod has something as a whole.
+    /// The text of the file: with what pods have as a whole with `pod_level` (the feature gate
+    /// PodLevelResourceManagers), or if a pod has something as a whole.
     pub fn write(&self, pod_level: bool) -> String {
         let node = |(number, node): (&u32, &NodeState)| {
             let tables = node.memory.iter().map(|(resource, table)| (resource.clone(), file_table(table)));

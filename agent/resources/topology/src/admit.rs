@@ -1,5 +1,5 @@
-//! Whether a pod is admitted, and what it gets: every provider of resources is asked for hints, the hints are merged,
-//! and each provider allocates within the result (`topologymanager.Scope.Admit`).
+//! Whether a pod is admitted, and what it gets: every provider of resources is asked for hints, the hints are
+//! merged, and each provider allocates within the result (`topologymanager.Scope.Admit`).
 
 use std::fmt;
 
@@ -15,7 +15,8 @@ pub trait Provider {
     /// From which NUMA nodes the pod as a whole could get each resource.
     fn pod_hints(&mut self, pod: &Pod) -> Hints;
 
-    /// Gives a container what it asks for. `affinity`: from which nodes, as merged. What it has already it keeps.
+    /// Gives a container what it asks for. `affinity`: from which nodes, as merged. What it has already it
+    /// keeps.
     ///
     /// # Errors
     /// Why it cannot have it; nothing was given then.
@@ -64,11 +65,11 @@ pub struct Rejection {
     pub message: String,
 }
 
-/// Admits a pod: gives every container of it what it asks for, or nothing to any. `pod_level`: whether pods with
-/// resources of their own get them as a whole (the feature gate PodLevelResourceManagers).
+/// Admits a pod: gives every container of it what it asks for, or nothing to any. `pod_level`: whether pods
+/// with resources of their own get them as a whole (the feature gate PodLevelResourceManagers).
 ///
-/// The order of calls is the kubelet's. Unlike there, what the pod's earlier containers got in this call is released
-/// when a later one is rejected.
+/// The order of calls is the kubelet's. Unlike there, what the pod's earlier containers got in this call is
+/// released when a later one is rejected.
 ///
 /// # Errors
 /// The pod is rejected. When the policy does not admit the merged hint, the message names the resources.

@@ -133,8 +133,8 @@ impl CpuTopology {
     }
 
     /// The same with the kubelet's sizes of sockets and cores: the average of the machine, rounded down
-    /// (`isSocketFree`, `isCoreFree`). With these a unit may count as free although some of its CPUs are not, which
-    /// is a fault of the kubelet: this is for comparisons with its recorded answers.
+    /// (`isSocketFree`, `isCoreFree`). With these a unit may count as free although some of its CPUs are not,
+    /// which is a fault of the kubelet: this is for comparisons with its recorded answers.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_average_sizes(mut self) -> Self {

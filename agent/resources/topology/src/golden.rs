@@ -1,4 +1,5 @@
-//! Compares merging and admission with what a kubelet 1.36 answered (`resource_managers/topology_merge.json`).
+//! Compares merging and admission with what a kubelet 1.36 answered
+//! (`resource_managers/topology_merge.json`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +18,8 @@ fn settings(case: &Value, scope: &str) -> Settings {
         .expect("valid settings")
 }
 
-/// Every merge gives the kubelet's hint and verdict. Where the kubelet panics (fault 19: it takes the distance's
-/// column by the node's number) the hint is the closest of the narrowest.
+/// Every merge gives the kubelet's hint and verdict. Where the kubelet panics (fault 19: it takes the
+/// distance's column by the node's number) the hint is the closest of the narrowest.
 #[test]
 fn merges_are_the_kubelets() {
     let Some(recorded) = load(FILE) else { return };
@@ -97,8 +98,8 @@ impl Provider for Recorded<'_> {
     }
 }
 
-/// Every admission makes the kubelet's calls in its order, with its verdict. Unlike there (fault 9), what was given
-/// is released when the pod is rejected, and the message goes on to name the resources.
+/// Every admission makes the kubelet's calls in its order, with its verdict. Unlike there (fault 9), what was
+/// given is released when the pod is rejected, and the message goes on to name the resources.
 #[test]
 fn admissions_are_the_kubelets() {
     let Some(recorded) = load(FILE) else { return };

@@ -36,6 +36,6 @@ impl fmt::Display for Hint {
     }
 }
 
-/// The hints of one provider by resource. No entry for a resource, or `None`: it does not matter where the resource
-/// comes from. An empty list: the resource cannot be aligned at all.
+/// The hints of one provider by resource. No entry for a resource, or `None`: it does not matter where the
+/// resource comes from. An empty list: the resource cannot be aligned at all.
 pub type Hints = BTreeMap<String, Option<Vec<Hint>>>;

@@ -1,9 +1,9 @@
 //! The machine's CPUs, caches and NUMA nodes, and what follows from them for a pod as a whole:
 //!
-//! - [`CpuTopology`] and [`Machine`]: the CPUs with core, socket, NUMA node and level 3 cache, and the NUMA nodes
-//!   with their memory, huge pages and distances, read from sysfs.
-//! - [`Hint`], [`Merger`]: the NUMA nodes from which a container could have a resource, and the best ones for all
-//!   of its resources, as the kubelet's topology manager merges them (`pkg/kubelet/cm/topologymanager`).
+//! - [`CpuTopology`] and [`Machine`]: the CPUs with core, socket, NUMA node and level 3 cache, and the NUMA
+//!   nodes with their memory, huge pages and distances, read from sysfs.
+//! - [`Hint`], [`Merger`]: the NUMA nodes from which a container could have a resource, and the best ones for
+//!   all of its resources, as the kubelet's topology manager merges them (`pkg/kubelet/cm/topologymanager`).
 //! - [`admit`]: asks every [`Provider`] of resources, merges, and lets each allocate.
 
 #![deny(missing_docs)]

@@ -20,8 +20,8 @@ pub struct Merged {
     pub hint: Hint,
     /// Whether the policy admits it.
     pub admit: bool,
-    /// When it is not admitted: the resources that cannot be aligned. Those that have no hint that the policy accepts,
-    /// or, if each has one, all that the providers have hints for: together they do not fit.
+    /// When it is not admitted: the resources that cannot be aligned. Those that have no hint that the policy
+    /// accepts, or, if each has one, all that the providers have hints for: together they do not fit.
     pub unaligned: Vec<String>,
 }
 
@@ -42,11 +42,11 @@ impl Merger {
         self.settings
     }
 
-    /// Finds the best nodes for one hint of each resource, and whether the policy admits them.
-    /// With policy `none` every node is as good, and everything is admitted.
+    /// Finds the best nodes for one hint of each resource, and whether the policy admits them. With policy
+    /// `none` every node is as good, and everything is admitted.
     ///
-    /// The answer is the kubelet's; it does not depend on the order of hints, because the kubelet's comparison
-    /// (`HintMerger.compare`) orders all candidates: preferred ones first, then [`Self::order`].
+    /// The answer is the kubelet's; it does not depend on the order of hints, because the kubelet's
+    /// comparison (`HintMerger.compare`) orders all candidates: preferred ones first, then [`Self::order`].
     pub fn merge(&self, providers: &[Hints]) -> Merged {
         let policy = self.settings.policy;
         if policy == Policy::None {
@@ -84,8 +84,8 @@ impl Merger {
         Hint::of(merged.min_by(|a, b| self.order(*a, *b, widest)).unwrap_or(all), false)
     }
 
-    /// The order of candidates of which none is preferred: as many nodes as the resource needs that needs most
-    /// (`BestNonPreferredAffinityCount`), else the most nodes below that, else the fewest above it.
+    /// The order of candidates of which none is preferred: as many nodes as the resource needs that needs
+    /// most (`BestNonPreferredAffinityCount`), else the most nodes below that, else the fewest above it.
     fn order(&self, a: NodeSet, b: NodeSet, widest: usize) -> Ordering {
         let rank = |nodes: NodeSet| match nodes.len().cmp(&widest) {
             Ordering::Equal => (0, 0),
@@ -106,8 +106,8 @@ impl Merger {
     }
 }
 
-/// The hints of each resource. Where it does not matter there is one hint for any node, and where a resource cannot be
-/// aligned one that is not preferred (`filterProvidersHints`).
+/// The hints of each resource. Where it does not matter there is one hint for any node, and where a resource
+/// cannot be aligned one that is not preferred (`filterProvidersHints`).
 fn resources(providers: &[Hints]) -> Vec<Resource<'_>> {
     let one = |hints: &Option<Vec<Hint>>| match hints {
         None => vec![Hint::ANY],
@@ -121,8 +121,8 @@ fn resources(providers: &[Hints]) -> Vec<Resource<'_>> {
     resources
 }
 
-/// What every resource has as a preferred hint of its own, with the same nodes: only that is preferred as a whole
-/// (`mergePermutation`). `None`: any nodes.
+/// What every resource has as a preferred hint of its own, with the same nodes: only that is preferred as a
+/// whole (`mergePermutation`). `None`: any nodes.
 fn preferred(resources: &[Resource<'_>]) -> BTreeSet<Option<NodeSet>> {
     let mut common: Option<BTreeSet<Option<NodeSet>>> = None;
     for resource in resources {
@@ -146,7 +146,8 @@ fn is_single(hint: &Hint) -> bool {
     hint.preferred && hint.affinity.is_none_or(|nodes| nodes.len() == 1)
 }
 
-/// The number of nodes of the narrowest hint of that resource of which it is greatest (`maxOfMinAffinityCounts`).
+/// The number of nodes of the narrowest hint of that resource of which it is greatest
+/// (`maxOfMinAffinityCounts`).
 fn widest_of_narrowest(resources: &[Resource<'_>]) -> usize {
     let narrowest = |resource: &Resource<'_>| {
         resource.hints.iter().filter_map(|hint| hint.affinity).map(NodeSet::len).min()

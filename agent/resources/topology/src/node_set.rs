@@ -87,8 +87,8 @@ impl NodeSet {
         (self.len(), self.0).cmp(&(other.len(), other.0))
     }
 
-    /// Calls `each` with every subset but the empty one: those of one node first, and those of the same size in
-    /// lexical order (`bitmask.IterateBitMasks`). There are 2 to the power of the number of nodes.
+    /// Calls `each` with every subset but the empty one: those of one node first, and those of the same size
+    /// in lexical order (`bitmask.IterateBitMasks`). There are 2 to the power of the number of nodes.
     pub fn for_each_subset(self, mut each: impl FnMut(Self)) {
         let nodes: Vec<u32> = self.iter().collect();
         for size in 1..=nodes.len() {

@@ -22,7 +22,8 @@ pub struct NumaNode {
     pub memory_bytes: u64,
     /// Its huge pages, by size.
     pub huge_pages: Vec<HugePages>,
-    /// Its distance to each node that is online, in the order of their numbers (10: itself); empty if not known.
+    /// Its distance to each node that is online, in the order of their numbers (10: itself); empty if not
+    /// known.
     pub distances: Vec<u64>,
 }
 
@@ -38,8 +39,8 @@ pub struct HugePages {
 /// How far NUMA nodes are from each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Distances {
-    /// Numbers and rows, in the order of the numbers: column `i` is the distance to the `i`-th node. (The kubelet takes
-    /// the column by the node's number, which is wrong where numbers are missing.)
+    /// Numbers and rows, in the order of the numbers: column `i` is the distance to the `i`-th node. (The
+    /// kubelet takes the column by the node's number, which is wrong where numbers are missing.)
     rows: BTreeMap<u32, Vec<u64>>,
 }
 
@@ -54,8 +55,8 @@ impl Distances {
         self.rows.keys().copied().collect()
     }
 
-    /// The average distance between the nodes of a set, each with itself too; 0 for the empty set. Unknown distances
-    /// count as 0. Source: `NUMADistances.CalculateAverageFor`.
+    /// The average distance between the nodes of a set, each with itself too; 0 for the empty set. Unknown
+    /// distances count as 0. Source: `NUMADistances.CalculateAverageFor`.
     pub fn average(&self, nodes: NodeSet) -> f64 {
         let place = |node| self.rows.keys().position(|id| *id == node);
         let mut sum = 0u64;

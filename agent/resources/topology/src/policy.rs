@@ -85,8 +85,8 @@ pub enum PolicyError {
 }
 
 impl Settings {
-    /// Checks the settings for a machine with this many NUMA nodes. With policy `none` scope and options are not looked
-    /// at, as in the kubelet. Source: `topologymanager.NewManager`.
+    /// Checks the settings for a machine with this many NUMA nodes. With policy `none` scope and options are
+    /// not looked at, as in the kubelet. Source: `topologymanager.NewManager`.
     ///
     /// # Errors
     /// The first setting that is not valid, or too many NUMA nodes.

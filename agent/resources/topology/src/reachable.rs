@@ -1,9 +1,9 @@
 //! Which sets of nodes can be the intersection of one hint of each list.
 //!
-//! The kubelet walks every combination of hints, which with 8 NUMA nodes and four resources are 255⁴. The result only
-//! depends on which intersections occur, and there are no more of them than sets of nodes. For few nodes they
-//! are counted by a zeta transform over supersets: the number of pairs whose intersection contains `m` is the product
-//! of the numbers of hints that contain `m`.
+//! The kubelet walks every combination of hints, which with 8 NUMA nodes and four resources are 255⁴. The
+//! result only depends on which intersections occur, and there are no more of them than sets of nodes. For
+//! few nodes they are counted by a zeta transform over supersets: the number of pairs whose intersection
+//! contains `m` is the product of the numbers of hints that contain `m`.
 
 use std::collections::BTreeSet;
 

@@ -41,9 +41,9 @@ pub enum SysfsError {
 
 /// Reads the CPUs that are online and the NUMA nodes below `system` (`/sys/devices/system`).
 ///
-/// Where the kernel has no NUMA nodes, all CPUs are on node 0, whose memory is then not known (0). A CPU without a known
-/// socket is on socket 0, one without a level 3 cache shares one with its NUMA node. Blocks on sysfs; it
-/// reads some files of each CPU.
+/// Where the kernel has no NUMA nodes, all CPUs are on node 0, whose memory is then not known (0). A CPU
+/// without a known socket is on socket 0, one without a level 3 cache shares one with its NUMA node. Blocks
+/// on sysfs; it reads some files of each CPU.
 ///
 /// # Errors
 /// A file that every such kernel has cannot be read or understood.

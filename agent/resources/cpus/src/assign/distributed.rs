@@ -1,9 +1,9 @@
 //! Spreads CPUs evenly over NUMA nodes (KEP-2902).
 //!
-//! The kubelet walks every combination of NUMA nodes and in each every subset that could give the rest, which is
-//! exponential in the nodes. The score of a combination only depends on the numbers of its nodes' free CPUs. So here
-//! only the first combination of those with the same numbers is looked at, and none that cannot beat the best one
-//! even if its rest were taken in the best way. The answer is the same.
+//! The kubelet walks every combination of NUMA nodes and in each every subset that could give the rest, which
+//! is exponential in the nodes. The score of a combination only depends on the numbers of its nodes' free
+//! CPUs. So here only the first combination of those with the same numbers is looked at, and none that cannot
+//! beat the best one even if its rest were taken in the best way. The answer is the same.
 
 use nodewarden_machine::cpu_set::CpuSet;
 use nodewarden_topology::{CpuTopology, Unit};
@@ -12,9 +12,10 @@ use super::balance::{Balance, least_squares, squares};
 use super::collect::Collector;
 use super::{NotEnough, Sorting, packed};
 
-/// Takes `wanted` CPUs of `free`, evenly from as few NUMA nodes as possible and in groups of `group` CPUs; what cannot be
-/// distributed evenly comes from those nodes that leave free CPUs as even as possible. [`packed`] is used when
-/// `wanted` is no multiple of `group`, or no nodes fit (`takeByTopologyNUMADistributed`).
+/// Takes `wanted` CPUs of `free`, evenly from as few NUMA nodes as possible and in groups of `group` CPUs;
+/// what cannot be distributed evenly comes from those nodes that leave free CPUs as even as possible.
+/// [`packed`] is used when `wanted` is no multiple of `group`, or no nodes fit
+/// (`takeByTopologyNUMADistributed`).
 ///
 /// # Errors
 /// When fewer are free.
@@ -162,8 +163,8 @@ impl<'a> Search<'a> {
         Some(Choice { score, nodes: nodes.to_vec(), rest })
     }
 
-    /// The sum of squares of `counts` after these nodes gave the rest in turns; `None` if they have not as much. (The
-    /// kubelet never comes back from the case that a node's last CPUs are less than a group.)
+    /// The sum of squares of `counts` after these nodes gave the rest in turns; `None` if they have not as
+    /// much. (The kubelet never comes back from the case that a node's last CPUs are less than a group.)
     fn after_rest(&self, counts: &[usize], subset: &[usize]) -> Option<usize> {
         let mut left = counts.to_vec();
         let mut rest = self.rest;
@@ -183,8 +184,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Calls `each` with combinations of `size` indexes of `counts` in lexical order, until it returns false. Of those
-/// with the same sequence of counts only the first one. Returns false when it was ended.
+/// Calls `each` with combinations of `size` indexes of `counts` in lexical order, until it returns false. Of
+/// those with the same sequence of counts only the first one. Returns false when it was ended.
 fn first_of_alikes(
     counts: &[usize],
     size: usize,

@@ -31,8 +31,8 @@ fn answer(result: Result<CpuSet, NotEnough>) -> String {
 
 /// Every choice is the kubelet's, except by its faults, and never leaves the free CPUs.
 ///
-/// - Fault 1: a unit counts as free by the machine's average. With the same averages the answer is the kubelet's,
-///   and with the units' own sizes it stays among the free CPUs.
+/// - Fault 1: a unit counts as free by the machine's average. With the same averages the answer is the
+///   kubelet's, and with the units' own sizes it stays among the free CPUs.
 /// - Fault 2: the best combination is overwritten. Compared with `result_without_shared_slices`.
 /// - Fault 3: the kubelet hangs. There is an answer.
 #[test]

@@ -32,12 +32,12 @@ pub struct NotEnough {
     pub available: usize,
 }
 
-/// Takes `wanted` CPUs of `free`, of as few units as possible: whole sockets and NUMA nodes, with `by_cache` then CPUs
-/// of one level 3 cache, whole cores, single CPUs; of several units always the one with the fewest free CPUs
-/// (`takeByTopologyNUMAPacked`).
+/// Takes `wanted` CPUs of `free`, of as few units as possible: whole sockets and NUMA nodes, with `by_cache`
+/// then CPUs of one level 3 cache, whole cores, single CPUs; of several units always the one with the fewest
+/// free CPUs (`takeByTopologyNUMAPacked`).
 ///
-/// A unit counts as free when all of its own CPUs are. The kubelet compares with the machine's average, and so may give
-/// CPUs away that are not free.
+/// A unit counts as free when all of its own CPUs are. The kubelet compares with the machine's average, and
+/// so may give CPUs away that are not free.
 ///
 /// # Errors
 /// When fewer are free.

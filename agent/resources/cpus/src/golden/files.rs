@@ -8,9 +8,9 @@ use nodewarden_topology::fixture::{list, load, text, texts, topology};
 use super::{FILE, assignments, pod_level};
 use crate::{CpuManager, Finding, Options, Settings, StateFile};
 
-/// Files that a kubelet reads are read with the same result; damaged ones are errors. Unlike the kubelet, ours also reads
-/// the third format without the feature gate, and starts with another policy, other CPUs, and CPUs that
-/// two pods have.
+/// Files that a kubelet reads are read with the same result; damaged ones are errors. Unlike the kubelet,
+/// ours also reads the third format without the feature gate, and starts with another policy, other CPUs, and
+/// CPUs that two pods have.
 #[test]
 fn state_files_are_read_as_by_the_kubelet() {
     let Some(recorded) = load(FILE) else { return };

@@ -9,8 +9,8 @@ use crate::{CpuError, NotEnough, Policy};
 
 impl CpuManager {
     /// Gives a container CPUs of its own if it is to have some, from `affinity` as far as these have enough
-    /// (`Allocate`). A container that has CPUs keeps them: this is asked before anything is checked, so that a running
-    /// pod is not rejected after a restart because the machine is full.
+    /// (`Allocate`). A container that has CPUs keeps them: this is asked before anything is checked, so that
+    /// a running pod is not rejected after a restart because the machine is full.
     ///
     /// # Errors
     /// It cannot have them; nothing was given.

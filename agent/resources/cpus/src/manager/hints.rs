@@ -25,8 +25,9 @@ impl CpuManager {
 
     /// Hints for a pod as a whole (`GetPodTopologyHints`).
     ///
-    /// A pod that got CPUs as a whole keeps them: the hints are for these. (The kubelet compares each container's CPUs
-    /// with its request, and so rejects running pods with containers that share the pod's CPUs.)
+    /// A pod that got CPUs as a whole keeps them: the hints are for these. (The kubelet compares each
+    /// container's CPUs with its request, and so rejects running pods with containers that share the pod's
+    /// CPUs.)
     pub fn pod_hints(&self, pod: &Pod) -> Hints {
         let requested = self.of_pod(pod);
         if self.settings.policy == Policy::None || requested == 0 || self.leaves_alone(pod) {
@@ -55,8 +56,9 @@ impl CpuManager {
         self.for_cpus(&self.available(), &self.reusable(&pod.uid).union(&assigned), requested)
     }
 
-    /// Every set of NUMA nodes that has enough CPUs in `free` and all of `reusable`. Preferred are those with as few
-    /// nodes as the machine needs for so many CPUs when all of them are free (`generateCPUTopologyHints`).
+    /// Every set of NUMA nodes that has enough CPUs in `free` and all of `reusable`. Preferred are those with
+    /// as few nodes as the machine needs for so many CPUs when all of them are free
+    /// (`generateCPUTopologyHints`).
     fn for_cpus(&self, free: &CpuSet, reusable: &CpuSet, requested: usize) -> Hints {
         let nodes = self.topology.nodes();
         let all_nodes = self.topology.node_set();

@@ -10,9 +10,9 @@ use super::CpuManager;
 use crate::{CpuError, Policy};
 
 impl CpuManager {
-    /// Gives a pod the CPUs that it asks for as a whole, and each container its part: those that ask for whole CPUs
-    /// have them for themselves, the others share what is left of the pod's (`AllocatePod`). A pod that has its CPUs
-    /// keeps them (the kubelet takes others, and loses the old ones).
+    /// Gives a pod the CPUs that it asks for as a whole, and each container its part: those that ask for
+    /// whole CPUs have them for themselves, the others share what is left of the pod's (`AllocatePod`). A pod
+    /// that has its CPUs keeps them (the kubelet takes others, and loses the old ones).
     ///
     /// # Errors
     /// It cannot have them; nothing was given.
@@ -66,7 +66,8 @@ impl CpuManager {
         Ok(parts)
     }
 
-    /// Whether every container without CPUs of its own would have some of the pod (`validatePodScopeResources`).
+    /// Whether every container without CPUs of its own would have some of the pod
+    /// (`validatePodScopeResources`).
     pub(super) fn check_pod_pool(&self, pod: &Pod) -> Result<(), CpuError> {
         if self.leaves_alone(pod) {
             return Ok(());

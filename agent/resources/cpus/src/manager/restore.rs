@@ -1,7 +1,7 @@
 //! Takes over what a state file says that containers have.
 //!
-//! A kubelet does not start when the policy, the reserved CPUs or the CPUs that are online are not those of the file. Here
-//! every container keeps what it can keep, and the rest is reported.
+//! A kubelet does not start when the policy, the reserved CPUs or the CPUs that are online are not those of
+//! the file. Here every container keeps what it can keep, and the rest is reported.
 
 use nodewarden_machine::cpu_set::CpuSet;
 use nodewarden_topology::CpuTopology;
@@ -64,8 +64,8 @@ pub enum Finding {
 }
 
 impl CpuManager {
-    /// A manager with what `saved` says that containers have, and what of it could not be kept. Containers that no longer
-    /// run are removed afterwards ([`Self::retain`]).
+    /// A manager with what `saved` says that containers have, and what of it could not be kept. Containers
+    /// that no longer run are removed afterwards ([`Self::retain`]).
     pub fn restore(topology: CpuTopology, settings: Settings, saved: &Assignments) -> (Self, Vec<Finding>) {
         let mut manager = Self::new(topology, settings);
         let mut findings = Vec::new();

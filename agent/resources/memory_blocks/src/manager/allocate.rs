@@ -8,8 +8,8 @@ use super::{Block, MemoryManager};
 use crate::{MemoryError, Policy};
 
 impl MemoryManager {
-    /// Gives a container of a Guaranteed pod its memory, from `affinity` or more nodes (`Allocate`). A container that has
-    /// memory keeps it.
+    /// Gives a container of a Guaranteed pod its memory, from `affinity` or more nodes (`Allocate`). A
+    /// container that has memory keeps it.
     ///
     /// # Errors
     /// It cannot have it; nothing was given.
@@ -46,8 +46,8 @@ impl MemoryManager {
         Ok(Allocated::Given)
     }
 
-    /// The nodes from which a request is given: those of `affinity`, or the best if it has none, and more of them if they
-    /// have not enough.
+    /// The nodes from which a request is given: those of `affinity`, or the best if it has none, and more of
+    /// them if they have not enough.
     pub(super) fn choose(
         &self,
         pod_uid: &str,
@@ -86,7 +86,8 @@ impl MemoryManager {
         if self.machine.fits_groups(nodes) { Ok(nodes) } else { Err(MemoryError::Groups) }
     }
 
-    /// Notes which memory of the pod's init containers the next containers can use (`updatePodReusableMemory`).
+    /// Notes which memory of the pod's init containers the next containers can use
+    /// (`updatePodReusableMemory`).
     fn note_reusable(&mut self, pod: &Pod, container: &Container, blocks: &[Block]) {
         if self.reusable.0 != pod.uid {
             self.reusable = (pod.uid.clone(), Default::default());
@@ -100,8 +101,8 @@ impl MemoryManager {
         }
     }
 
-    /// Takes from the blocks of earlier init containers what this container uses of them, so that the blocks of a pod
-    /// are together what is taken from the machine (`updateInitContainersMemoryBlocks`).
+    /// Takes from the blocks of earlier init containers what this container uses of them, so that the blocks
+    /// of a pod are together what is taken from the machine (`updateInitContainersMemoryBlocks`).
     fn shrink_init_containers(&mut self, pod: &Pod, container: &Container, blocks: &[Block]) {
         let Some(all) = self.blocks.containers.get_mut(&pod.uid) else { return };
         for block in blocks {
@@ -120,7 +121,8 @@ impl MemoryManager {
     }
 }
 
-/// The preferred hint with the fewest nodes, else the one with the fewest (`findBestHint`), and whether it is preferred.
+/// The preferred hint with the fewest nodes, else the one with the fewest (`findBestHint`), and whether it is
+/// preferred.
 fn best(hints: impl Iterator<Item = Hint>) -> Option<(NodeSet, bool)> {
     let sets = hints.filter_map(|hint| Some((hint.affinity?, hint.preferred)));
     sets.min_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.by_width(b.0)))

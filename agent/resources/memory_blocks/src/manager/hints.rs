@@ -22,8 +22,8 @@ impl MemoryManager {
         }
     }
 
-    /// Hints for a pod as a whole (`GetPodTopologyHints`). A pod of which a container has memory has no preference,
-    /// unless that is what the whole pod asks for: it keeps what it has.
+    /// Hints for a pod as a whole (`GetPodTopologyHints`). A pod of which a container has memory has no
+    /// preference, unless that is what the whole pod asks for: it keeps what it has.
     pub fn pod_hints(&self, pod: &Pod) -> Hints {
         if self.settings.policy == Policy::None || pod.qos != QosClass::Guaranteed || self.leaves_alone(pod) {
             return Hints::new();
@@ -39,15 +39,16 @@ impl MemoryManager {
         }
     }
 
-    /// The hints, the same ones for each type. Where nothing has room, none for each type: such a pod cannot be aligned.
-    /// (The kubelet gives no hints then, which means that it does not matter.)
+    /// The hints, the same ones for each type. Where nothing has room, none for each type: such a pod cannot
+    /// be aligned. (The kubelet gives no hints then, which means that it does not matter.)
     fn for_request(&self, pod_uid: &str, request: &Request) -> Hints {
         let hints = self.candidates(pod_uid, request);
         request.keys().map(|resource| (resource.clone(), Some(hints.clone()))).collect()
     }
 
-    /// Every set of NUMA nodes that has enough of each type, and of which no node is used alone or in another group.
-    /// Preferred are those with as few nodes as the machine needs when nothing is given away (`calculateHints`).
+    /// Every set of NUMA nodes that has enough of each type, and of which no node is used alone or in another
+    /// group. Preferred are those with as few nodes as the machine needs when nothing is given away
+    /// (`calculateHints`).
     pub(super) fn candidates(&self, pod_uid: &str, request: &Request) -> Vec<Hint> {
         if request.is_empty() || request.keys().any(|resource| !self.machine.knows(resource)) {
             return Vec::new();
@@ -101,7 +102,8 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Whether a set can be hinted at: one node if it is in no group of several, several if none is used otherwise.
+    /// Whether a set can be hinted at: one node if it is in no group of several, several if none is used
+    /// otherwise.
     fn allow(&self, set: NodeSet) -> bool {
         match set.len() {
             1 => set.and(self.with_others).is_empty(),

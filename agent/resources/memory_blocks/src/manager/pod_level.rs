@@ -10,9 +10,9 @@ use super::{Block, MemoryManager};
 use crate::{MemoryError, Policy};
 
 impl MemoryManager {
-    /// Gives a pod the memory that it asks for as a whole, and each container its part: those whose requests are their
-    /// limits have it for themselves, the others share what is left (`AllocatePod`). A pod that has its memory keeps
-    /// it (the kubelet takes it from the machine again).
+    /// Gives a pod the memory that it asks for as a whole, and each container its part: those whose requests
+    /// are their limits have it for themselves, the others share what is left (`AllocatePod`). A pod that has
+    /// its memory keeps it (the kubelet takes it from the machine again).
     ///
     /// # Errors
     /// It cannot have it; nothing was given.
@@ -71,7 +71,8 @@ impl MemoryManager {
         parts
     }
 
-    /// Whether every container without memory of its own would have some of the pod (`validatePodScopeResources`).
+    /// Whether every container without memory of its own would have some of the pod
+    /// (`validatePodScopeResources`).
     pub(super) fn check_pod_pool(&self, pod: &Pod, total: &Request) -> Result<(), MemoryError> {
         let fail = |text: String| Err(MemoryError::EmptyPodPool(text));
         let (mut running, mut shares) = (Request::new(), false);

@@ -11,8 +11,8 @@ use crate::is_memory;
 pub(super) type Request = BTreeMap<String, u64>;
 
 impl MemoryManager {
-    /// What a container asks for; nothing if the pod has resources of its own and the container's requests are not its
-    /// limits (`getContainerRequestedResources`).
+    /// What a container asks for; nothing if the pod has resources of its own and the container's requests
+    /// are not its limits (`getContainerRequestedResources`).
     pub(super) fn of_container(&self, pod: &Pod, container: &Container) -> Request {
         if self.by_pod(pod) && !is_guaranteed(container) {
             return Request::new();
@@ -20,8 +20,8 @@ impl MemoryManager {
         bytes(&container.resources.requests).collect()
     }
 
-    /// What the pod asks for itself, or what its containers have at most at one time: of the types that its regular
-    /// containers ask for (`getPodRequestedResources`; KEP-753).
+    /// What the pod asks for itself, or what its containers have at most at one time: of the types that its
+    /// regular containers ask for (`getPodRequestedResources`; KEP-753).
     pub(super) fn of_pod(&self, pod: &Pod) -> Request {
         if self.by_pod(pod) {
             let own = pod.resources.as_ref().map(|resources| bytes(&resources.requests));

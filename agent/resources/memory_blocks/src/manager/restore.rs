@@ -1,7 +1,7 @@
 //! Takes over what a state file says that containers have.
 //!
-//! A kubelet does not start when the memory of the NUMA nodes or what is reserved of it is not that of the file. Here every
-//! container keeps what it can keep, and the rest is reported.
+//! A kubelet does not start when the memory of the NUMA nodes or what is reserved of it is not that of the
+//! file. Here every container keeps what it can keep, and the rest is reported.
 
 use nodewarden_topology::{NodeSet, NumaNode};
 
@@ -47,8 +47,9 @@ pub enum Finding {
 }
 
 impl MemoryManager {
-    /// A manager with what a state file says that containers have (`machine`: how it says that the machine is), and what
-    /// of it could not be kept. Containers that no longer run are removed afterwards ([`Self::retain`]).
+    /// A manager with what a state file says that containers have (`machine`: how it says that the machine
+    /// is), and what of it could not be kept. Containers that no longer run are removed afterwards
+    /// ([`Self::retain`]).
     ///
     /// # Errors
     /// More is reserved than a node has.
