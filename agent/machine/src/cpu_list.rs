@@ -60,6 +60,12 @@ impl CpuList {
     }
 }
 
+impl FromIterator<u32> for CpuList {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
+        Self::new(cpus.into_iter().map(|cpu| (cpu, cpu)).collect())
+    }
+}
+
 fn range(first: &str, last: &str) -> Option<(u32, u32)> {
     let (first, last) = (cpu(first)?, cpu(last)?);
     (first <= last).then_some((first, last))

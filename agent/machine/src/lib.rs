@@ -1,6 +1,6 @@
 //! The machine that the agent runs on: its cgroups ([`cgroup`]), the kernel programs ([`ebpf`]), its capacity
 //! and its daemons ([`node`]), and what several parts read of it: mounts ([`mountinfo`]), lists of CPUs
-//! ([`cpu_list`]), changes in directories ([`inotify`]), the clocks ([`clock`]), the size of a page
+//! ([`cpu_list`]) and sets of them ([`cpu_set`]), changes in directories ([`inotify`]), the clocks ([`clock`]), the size of a page
 //! ([`page`]), project quotas ([`project_quota`]), and Unix sockets that
 //! one process owns ([`unix_socket`]).
 
@@ -9,6 +9,7 @@
 pub mod cgroup;
 pub mod clock;
 pub mod cpu_list;
+pub mod cpu_set;
 pub mod ebpf;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -47,7 +47,7 @@ macro_rules! targets {
 targets! {
     kubernetes: manifest quantity config;
     kernel: mountinfo cgroup_usage cgroup_limits proc_files btf kernel_record;
-    state: checkpoint record journal;
+    state: checkpoint cpu_manager_state memory_manager_state record journal;
     runtime: log spdy websocket cri redirect;
     plugins: device_plugin http2;
     server: node_request client_certificate;

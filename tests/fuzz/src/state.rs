@@ -1,4 +1,5 @@
-//! What is read back from disk: the device checkpoint, pods' records, the journal.
+//! What is read back from disk: the device checkpoint, the resource managers' state, pods' records, the
+//! journal.
 
 use nodewarden_model::Event;
 
@@ -15,6 +16,27 @@ pub fn checkpoint(input: &[u8]) {
     }
 }
 
+/// The kubelet's state of CPUs: what is accepted is written, and read as the same.
+pub fn cpu_manager_state(input: &[u8]) {
+    let Some(input) = text(input) else { return };
+    let verified = nodewarden_cpus::fuzzing::state_file(input);
+    same_again(verified, nodewarden_cpus::fuzzing::state_file_unverified(input));
+}
+
+/// The kubelet's state of memory: what is accepted is written, and read as the same.
+pub fn memory_manager_state(input: &[u8]) {
+    let Some(input) = text(input) else { return };
+    let verified = nodewarden_memory_blocks::fuzzing::state_file(input);
+    same_again(verified, nodewarden_memory_blocks::fuzzing::state_file_unverified(input));
+}
+
+fn same_again(verified: Option<[String; 2]>, unverified: Option<[String; 2]>) {
+    assert!(verified.is_none() || verified == unverified);
+    if let Some([first, again]) = unverified {
+        assert_eq!(first, again);
+    }
+}
+
 /// A pod's record: what is accepted is written, and read as the same.
 pub fn record(input: &[u8]) {
     if let Some([first, again]) = nodewarden_lifecycle::fuzzing::record(input) {
@@ -22,7 +44,8 @@ pub fn record(input: &[u8]) {
     }
 }
 
-/// A file of the journal: numbers increase, and each event is the same after it was packed and after it was written.
+/// A file of the journal: numbers increase, and each event is the same after it was packed and after it was
+/// written.
 pub fn journal(input: &[u8]) {
     let (events, skipped, next) = nodewarden_storage::fuzzing::journal(input);
     let lines = input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
