@@ -17,7 +17,8 @@ const FREQUENCY: &str = "httpCheckFrequency";
 /// From where and how often pods are read by HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticPodUrl {
-    /// `staticPodURL`: with the scheme http or https, a host, and neither user nor password; `None` for no such pods.
+    /// `staticPodURL`: with the scheme http or https, a host, and neither user nor password; `None` for no
+    /// such pods.
     pub url: Option<String>,
     /// `staticPodURLHeader`: the values of each header of the requests.
     pub headers: BTreeMap<String, Vec<String>>,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{EndReason, Health};
-use nodewarden_manifest::{ContainerKind, Pod};
+use nodewarden_manifest::{ContainerKind, Pod, Resources};
 
 /// `status.phase` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
@@ -195,6 +195,9 @@ pub struct ContainerView {
     /// Whether it runs, its postStart hook has completed, and its startup probe, if it has one, has
     /// succeeded.
     pub started: bool,
+    /// The resources that the runtime was last given for it, which a resize has not changed yet; `None` if it does not
+    /// run.
+    pub resources: Option<Resources>,
     /// What device plugins allocated to it: for each resource, the devices with their health.
     pub devices: BTreeMap<String, Vec<(String, Health)>>,
     /// The process of this container that the OOM killer killed last, PID 1 or not; `None` if there was none.

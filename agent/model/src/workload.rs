@@ -7,7 +7,7 @@ use super::Interface;
 pub struct Workload {
     /// Number of processes in its containers, without its sandbox.
     pub processes: Option<u64>,
-    /// The interfaces of its network namespace, by /proc/PID/net/dev of one of its processes. A pod on the host's network
-    /// has those of the host.
+    /// The interfaces of its network namespace, by /proc/PID/net/dev of one of its processes. A pod on the
+    /// host's network has those of the host.
     pub interfaces: Vec<Interface>,
 }

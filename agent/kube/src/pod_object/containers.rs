@@ -19,7 +19,9 @@ pub(super) fn container_status(
     runtime: Option<&str>,
     floor: u32,
 ) -> v1::ContainerStatus {
-    let resources = declared.resources.to_kubernetes();
+    let allocated = declared.resources.to_kubernetes();
+    // KEP-1287: what the container has, which in a resize is not what the pod was admitted with.
+    let resources = view.resources.as_ref().map_or_else(|| allocated.clone(), |own| own.to_kubernetes());
     v1::ContainerStatus {
         name: view.name.clone(),
         image: view.image.clone(),
@@ -33,7 +35,7 @@ pub(super) fn container_status(
             terminated: view.last.as_ref().map(|ended| terminated(ended, runtime)),
             ..v1::ContainerState::default()
         }),
-        allocated_resources: resources.requests.clone(),
+        allocated_resources: allocated.requests,
         resources: Some(resources),
         allocated_resources_status: device_status(view),
         volume_mounts: spec.filter(|_| !view.id.is_empty()).and_then(volume_mounts),

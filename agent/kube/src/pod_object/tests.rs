@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use nodewarden_manifest::ContainerKind;
+use nodewarden_manifest::{ContainerKind, Quantity, Resources};
 use nodewarden_model::{
     ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizeInProgress, ResizePending,
     fixture,
@@ -207,4 +207,19 @@ fn only_disruptions_are_disruptions() {
         let status = serde_json::to_value(status(&view, &node(None))).unwrap();
         assert_eq!(conditions_of(&status).contains("DisruptionTarget"), expected, "{cause:?}");
     }
+}
+
+#[test]
+fn a_container_has_what_it_was_given_until_a_resize_is_done() {
+    let mut view = fixture::pod();
+    let given = json!({"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m", "memory": "64Mi"}});
+    let list = |name: &str| {
+        let of = given[name].as_object().unwrap().iter();
+        of.map(|(name, text)| (name.clone(), Quantity::parse(text.as_str().unwrap()).unwrap())).collect()
+    };
+    view.containers[1].resources = Some(Resources { requests: list("requests"), limits: list("limits") });
+    let status = serde_json::to_value(status(&view, &node(None))).unwrap();
+    let web = &status["containerStatuses"][0];
+    assert_eq!(web["resources"], given);
+    assert_eq!(web["allocatedResources"], json!({"cpu": "100m", "memory": "64Mi"}));
 }

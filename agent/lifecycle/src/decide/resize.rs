@@ -132,8 +132,7 @@ pub fn method(pod: &Pod, container: &Container, given: &v1::ResourceRequirements
     if container.kind == ContainerKind::Init {
         return None;
     }
-    let given = Resources { requests: list(given.requests.as_ref()), limits: list(given.limits.as_ref()) };
-    let changed = differing(&given, &container.resources);
+    let changed = differing(&self::given(given), &container.resources);
     let policies = spec_of(pod, &container.name).and_then(|c| c.resize_policy.as_deref()).unwrap_or_default();
     let restart = policies
         .iter()
@@ -143,6 +142,11 @@ pub fn method(pod: &Pod, container: &Container, given: &v1::ResourceRequirements
         (false, false) => Some(ResizeMethod::Update),
         (false, true) => Some(ResizeMethod::Restart),
     }
+}
+
+/// The resources that a record says the runtime was given.
+pub fn given(given: &v1::ResourceRequirements) -> Resources {
+    Resources { requests: list(given.requests.as_ref()), limits: list(given.limits.as_ref()) }
 }
 
 /// Names of what differs between two containers' CPU and memory.

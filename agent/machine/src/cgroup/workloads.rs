@@ -13,8 +13,8 @@ use super::{Controller, Layout, join};
 /// Interfaces that cAdvisor leaves out too: their traffic is the node's or the pods' already.
 const IGNORED: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
 
-/// Reads `cgroup.procs` of each container's cgroup and of those below it, and the interfaces that one process of each pod
-/// has. By uid; what has ended meanwhile is left out.
+/// Reads `cgroup.procs` of each container's cgroup and of those below it, and the interfaces that one process
+/// of each pod has. By uid; what has ended meanwhile is left out.
 pub fn workloads(layout: &Layout, groups: &[GroupView]) -> BTreeMap<String, Workload> {
     let Some(hierarchy) = layout.hierarchy(Controller::Memory).or_else(|| layout.hierarchy(Controller::Cpu))
     else {

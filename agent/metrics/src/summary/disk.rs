@@ -1,4 +1,5 @@
-//! File systems and disk use in the summary (kubelet `pkg/kubelet/stats/cri_stats_provider.go`, `makePodStorageStats`).
+//! File systems and disk use in the summary (kubelet `pkg/kubelet/stats/cri_stats_provider.go`,
+//! `makePodStorageStats`).
 
 use nodewarden_model::{DiskFigure, DiskView, FsUse};
 

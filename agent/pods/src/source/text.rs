@@ -24,8 +24,8 @@ pub struct PodText {
 }
 
 impl PodText {
-    /// The text's pods. If a document is bad, or the text has the problem `empty`, also the pods that were known
-    /// `before` and are not in the others: the bad one may be about them. Problems begin with `name`.
+    /// The text's pods. If a document is bad, or the text has the problem `empty`, also the pods that were
+    /// known `before` and are not in the others: the bad one may be about them. Problems begin with `name`.
     pub fn parse(name: impl Display, place: &Place<'_>, text: String, empty: &str, before: Self) -> Self {
         let mut pods: Vec<Arc<Pod>> = Vec::new();
         let mut problems = Vec::new();

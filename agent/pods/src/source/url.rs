@@ -1,10 +1,12 @@
-//! The pods that a web server has (`staticPodURL`), as a [`PodSource`]; the kubelet's pkg/kubelet/config/http.go.
+//! The pods that a web server has (`staticPodURL`), as a [`PodSource`]; the kubelet's
+//! pkg/kubelet/config/http.go.
 //!
-//! One GET after the other reads a manifest: a Pod, or a PodList or List of them, in YAML or JSON. What cannot be read
-//! (no answer, a status other than 200, an empty text, a pod that is not valid) ends no pod: those of the last text stay.
-//! An empty list ends them all. (A kubelet ends them after an empty text too.)
+//! One GET after the other reads a manifest: a Pod, or a PodList or List of them, in YAML or JSON. What
+//! cannot be read (no answer, a status other than 200, an empty text, a pod that is not valid) ends no pod:
+//! those of the last text stay. An empty list ends them all. (A kubelet ends them after an empty text too.)
 //!
-//! [`read`] sends the request, `state` (pure) is what is known, `follow` the thread that asks again and again.
+//! [`read`] sends the request, `state` (pure) is what is known, `follow` the thread that asks again and
+//! again.
 
 mod follow;
 mod read;
@@ -31,8 +33,8 @@ pub struct UrlSource {
 }
 
 impl UrlSource {
-    /// The source that `settings` ask for; `None` if they have no URL. With the name of a `node` the pods' names end with
-    /// it, as in every cluster.
+    /// The source that `settings` ask for; `None` if they have no URL. With the name of a `node` the pods'
+    /// names end with it, as in every cluster.
     pub fn new(settings: &StaticPodUrl, node: Option<&str>) -> Option<Self> {
         let url = settings.url.as_deref()?;
         let served = Served::new(url, node);

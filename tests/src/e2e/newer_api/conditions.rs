@@ -10,8 +10,8 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("newer_api_eviction_conditions", evicted).timeout(180).needs(NEEDS)];
 
-/// `PodReadyToStartContainers` (KEP-3085) is true with the sandbox; `DisruptionTarget` (KEP-3329) says that the node has
-/// evicted the pod.
+/// `PodReadyToStartContainers` (KEP-3085) is true with the sandbox; `DisruptionTarget` (KEP-3329) says that
+/// the node has evicted the pod.
 fn evicted(context: &Context) -> Result<(), Failure> {
     let mut node = NewerApi::start(context, "")?;
     node.create("victim", json!({ "containers": [shell("c", STAY, json!({}))] }));

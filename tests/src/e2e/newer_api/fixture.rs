@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture};
 use crate::e2e::pods::manifest::merged;
 use crate::e2e::support::eventually;
-use crate::fixture::{Agent, Containerd, StandInApi, free_port, mounts_below, unmount_below};
+use crate::fixture::{Agent, Containerd, StandInApi, free_port, unmount_below};
 use crate::harness::{Context, Failure};
 
 /// The node's name.
@@ -64,11 +64,6 @@ impl<'c> NewerApi<'c> {
         &self.api
     }
 
-    /// The agent that runs.
-    pub fn agent(&self) -> Result<&Agent, Failure> {
-        self.agent.as_ref().ok_or_else(|| Failure::Unexpected("no agent runs".into()))
-    }
-
     /// Ends the agent and starts another one with its state and these lines of the kubelet's configuration.
     pub fn restart_with(&mut self, kubelet: &str) -> Result<(), Failure> {
         self.agent = None;
@@ -112,7 +107,7 @@ impl<'c> NewerApi<'c> {
 
     /// Deletes a pod, and waits until the agent has made the last delete.
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
-        self.api.delete_pod(name, 1);
+        self.api.delete_pod(name, 10);
         eventually(self.context.patiently(40), &format!("pod {name} is still there"), || {
             Ok(self.api.pod(name).is_none().then_some(()))
         })
@@ -123,10 +118,7 @@ impl Drop for NewerApi<'_> {
     fn drop(&mut self) {
         // It would mount volumes again.
         self.agent = None;
-        let folder = self.context.temp.join("k");
-        let left = mounts_below(&folder);
-        unmount_below(&folder);
-        for path in left {
+        for path in unmount_below(&self.context.temp.join("k")) {
             self.context.problems().add(format!("{} is still mounted", path.display()));
         }
     }
@@ -135,8 +127,8 @@ impl Drop for NewerApi<'_> {
 /// A condition of a pod; null if it has none of this type.
 pub fn condition<'v>(pod: &'v Value, kind: &str) -> &'v Value {
     const NONE: &Value = &Value::Null;
-    let all = pod["status"]["conditions"].as_array().into_iter().flatten();
-    all.into_iter().find(|own| own["type"] == kind).unwrap_or(NONE)
+    let mut all = pod["status"]["conditions"].as_array().into_iter().flatten();
+    all.find(|own| own["type"] == kind).unwrap_or(NONE)
 }
 
 /// The status of a container, which may be an init container.

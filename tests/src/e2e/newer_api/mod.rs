@@ -1,5 +1,6 @@
-//! What API servers newer than Kubernetes 1.20.2 have, with a stand-in for the API server ([`crate::fixture::StandInApi`]) and
-//! pods on a real container runtime: resizes of pods, sidecars, and conditions.
+//! What API servers newer than Kubernetes 1.20.2 have, with a stand-in for the API server
+//! ([`crate::fixture::StandInApi`]) and pods on a real container runtime: resizes of pods, sidecars, and
+//! conditions.
 
 mod conditions;
 mod fixture;

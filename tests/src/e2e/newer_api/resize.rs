@@ -96,6 +96,11 @@ fn error(context: &Context) -> Result<(), Failure> {
         json!("128Mi"),
         "the limit it still has"
     );
+    ensure_eq!(
+        container(&failing, "c")?["allocatedResources"],
+        less["requests"],
+        "what it was admitted with"
+    );
     let done = node.wait("shrinks", "resized", 60, |pod| condition(pod, "PodResizeInProgress").is_null())?;
     let c = container(&done, "c")?;
     ensure_eq!((&c["resources"], &c["containerID"]), (&less, &id), "resources and id of the container");

@@ -10,7 +10,8 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("newer_api_sidecar", sidecar).timeout(120).needs(NEEDS)];
 
-/// It is in the status of init containers, running and started, restarts by itself, and ends after the others.
+/// It is in the status of init containers, running and started, restarts by itself, and ends after the
+/// others.
 fn sidecar(context: &Context) -> Result<(), Failure> {
     let node = NewerApi::start(context, "")?;
     let notes = context.temp.join("sidecar-notes");

@@ -1,4 +1,5 @@
-//! What `/stats/summary` says of a pod's disks, network and processes, compared with the files and the kernel.
+//! What `/stats/summary` says of a pod's disks, network and processes, compared with the files and the
+//! kernel.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -70,6 +70,7 @@ pub fn container(name: &str, id: &str) -> ContainerView {
         restarts: 0,
         ready: true,
         started: true,
+        resources: None,
         oom: None,
     }
 }

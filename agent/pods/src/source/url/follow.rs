@@ -32,8 +32,8 @@ impl Drop for Following {
     }
 }
 
-/// Starts a thread that sends the request at once and then `every` so long after the end of the one before (kubelet
-/// `wait.Until`). `changes` is called on it with each value that differs from the one before.
+/// Starts a thread that sends the request at once and then `every` so long after the end of the one before
+/// (kubelet `wait.Until`). `changes` is called on it with each value that differs from the one before.
 ///
 /// # Errors
 /// The thread or its runtime cannot be created.

@@ -63,7 +63,8 @@ fn status_line(status: u16) -> String {
 pub struct Request {
     url: String,
     headers: Vec<(String, String)>,
-    /// Whom the server's certificate must be from: the authorities of this machine, read when the first request is sent.
+    /// Whom the server's certificate must be from: the authorities of this machine, read when the first
+    /// request is sent.
     trust: Option<Trust>,
 }
 

@@ -1,6 +1,6 @@
-//! The disk use of all pods for `/stats/summary`, counted only while a client reads that: at most every minute (kubelet:
-//! volumeStatsAggPeriod), and for a small part of the time. What was counted for another purpose lately
-//! is not counted again, and of writable layers only the runtime's own figures are taken.
+//! The disk use of all pods for `/stats/summary`, counted only while a client reads that: at most every
+//! minute (kubelet: volumeStatsAggPeriod), and for a small part of the time. What was counted for another
+//! purpose lately is not counted again, and of writable layers only the runtime's own figures are taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
