@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::fixture::{ClusterFixture, condition};
 use crate::e2e::support::eventually;
 use crate::fixture::{GuestNode, GuestPlan};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Capability, Failure, Test};
 
 pub const TESTS: &[Test] = &[
     Test::new("cluster_deployment_in_guests", killed::moved).timeout(900).needs(NEEDS),

@@ -49,7 +49,7 @@ pub fn moved(context: &Context) -> Result<(), Failure> {
     ensure!(!nodes_of(&second).contains(lost.name()), "pods that are ready: {:?}", nodes_of(&second));
     ensure!(nodes_of(&second).contains(other.name()), "no pod is on the guest that runs");
     let left: BTreeSet<String> = pods_on(&fixture, lost.name())?.iter().map(uid).collect();
-    ensure_eq!(left, old, "pods that wait for the node's word");
+    ensure_eq!(left, old, "pods that only their node can end");
 
     comes_back(&fixture, lost, &old)?;
     fixture.finish()

@@ -1,7 +1,8 @@
 //! What makes a Debian root a guest's: its packages, and the files that are added to them.
 //!
-//! The guest has no network, no udev, no one who logs in, and is over in seconds: what waits, cleans up or downloads is
-//! masked. Its init finds `/run/nodewarden` from the initramfs, which moves its `/run` along.
+//! The guest has no udev, no one who logs in, and is over in seconds; a network only as the node of a cluster, which our own
+//! init sets up. What waits, cleans up or downloads is masked, and logind starts when it is called. Its init finds
+//! `/run/nodewarden` from the initramfs, which moves its `/run` along.
 
 use super::oci;
 
