@@ -92,6 +92,11 @@ pub enum SettingsError {
         "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA"
     )]
     MoreSockets,
+    /// The policy `static` without reserved CPUs.
+    #[error(
+        "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"
+    )]
+    NothingReserved,
     /// The reserved CPUs are not as many as are reserved in `systemReserved` and `kubeReserved`, or not
     /// online.
     #[error(

@@ -158,6 +158,9 @@ impl Settings {
         if options.by_socket && topology.sockets().len() > topology.nodes().len() {
             return Err(SettingsError::MoreSockets);
         }
+        if count == 0 {
+            return Err(SettingsError::NothingReserved);
+        }
         let reserved = match reserved.is_empty() {
             true => options.take(topology, topology.all(), count).unwrap_or_default(),
             false => reserved.clone(),

@@ -70,7 +70,13 @@ fn run(sizes: &[u64], policy: (&str, &str), steps: &[Step]) {
                 match admit(&merger, &mut [&mut manager], &pod, false) {
                     Ok(()) => {
                         for container in pod.init_containers.iter().chain(&pod.containers) {
-                            assert!(manager.nodes_of(&pod.uid, &container.name).is_some());
+                            let own = manager.nodes_of(&pod.uid, &container.name).expect("it has memory");
+                            let aligned = policy.0 != "single-numa-node" || own.len() == 1;
+                            assert!(
+                                aligned && own.is_subset(all),
+                                "the hint for {} is honoured",
+                                container.name
+                            );
                         }
                         let mut after = manager.clone();
                         after.retain(|uid, _| uid != pod.uid);

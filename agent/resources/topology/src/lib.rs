@@ -4,7 +4,7 @@
 //!   nodes with their memory, huge pages and distances, read from sysfs.
 //! - [`Hint`], [`Merger`]: the NUMA nodes from which a container could have a resource, and the best ones for
 //!   all of its resources, as the kubelet's topology manager merges them (`pkg/kubelet/cm/topologymanager`).
-//! - [`admit`]: asks every [`Provider`] of resources, merges, and lets each allocate.
+//! - [`admit()`]: asks every [`Provider`] of resources, merges, and lets each allocate.
 
 #![deny(missing_docs)]
 

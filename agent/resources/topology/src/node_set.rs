@@ -90,10 +90,12 @@ impl NodeSet {
     /// Calls `each` with every subset but the empty one: those of one node first, and those of the same size
     /// in lexical order (`bitmask.IterateBitMasks`). There are 2 to the power of the number of nodes.
     pub fn for_each_subset(self, mut each: impl FnMut(Self)) {
-        let nodes: Vec<u32> = self.iter().collect();
-        for size in 1..=nodes.len() {
-            Self::combine(&nodes, size, Self::EMPTY, &mut each);
-        }
+        (1..=self.len()).for_each(|size| self.for_each_of_size(size, &mut each));
+    }
+
+    /// Calls `each` with every subset of this size, in lexical order.
+    pub fn for_each_of_size(self, size: usize, mut each: impl FnMut(Self)) {
+        Self::combine(&self.iter().collect::<Vec<_>>(), size, Self::EMPTY, &mut each);
     }
 
     fn combine(nodes: &[u32], size: usize, chosen: Self, each: &mut impl FnMut(Self)) {

@@ -60,8 +60,7 @@ impl MemoryManager {
         let (mut nodes, preferred) = match affinity.affinity {
             Some(nodes) => (nodes, affinity.preferred),
             None => {
-                let hints = self.candidates(pod_uid, request);
-                let best = best(hints.into_iter()).ok_or(MemoryError::NoNodes)?;
+                let best = self.best(pod_uid, request, NodeSet::EMPTY).ok_or(MemoryError::NoNodes)?;
                 if affinity.preferred && !best.1 {
                     return Err(MemoryError::NotPreferred);
                 }
@@ -75,9 +74,7 @@ impl MemoryManager {
         // The kubelet does not check this for one node, and so breaks the group up.
         let in_group = nodes.len() == 1 && !self.machine.fits_groups(nodes);
         if in_group || !has(nodes) {
-            let hints = self.candidates(pod_uid, request).into_iter();
-            let larger = hints.filter(|hint| hint.affinity.is_some_and(|more| nodes.is_subset(more)));
-            let extended = best(larger).ok_or(MemoryError::NotExtended)?;
+            let extended = self.best(pod_uid, request, nodes).ok_or(MemoryError::NotExtended)?;
             if preferred && !extended.1 {
                 return Err(MemoryError::ExtendedNotPreferred);
             }
@@ -119,11 +116,4 @@ impl MemoryManager {
             }
         }
     }
-}
-
-/// The preferred hint with the fewest nodes, else the one with the fewest (`findBestHint`), and whether it is
-/// preferred.
-fn best(hints: impl Iterator<Item = Hint>) -> Option<(NodeSet, bool)> {
-    let sets = hints.filter_map(|hint| Some((hint.affinity?, hint.preferred)));
-    sets.min_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.by_width(b.0)))
 }

@@ -49,11 +49,34 @@ impl MemoryManager {
     /// Every set of NUMA nodes that has enough of each type, and of which no node is used alone or in another
     /// group. Preferred are those with as few nodes as the machine needs when nothing is given away
     /// (`calculateHints`).
-    pub(super) fn candidates(&self, pod_uid: &str, request: &Request) -> Vec<Hint> {
+    fn candidates(&self, pod_uid: &str, request: &Request) -> Vec<Hint> {
+        let (least, sets) = self.search(pod_uid, request, NodeSet::EMPTY, false);
+        sets.into_iter().map(|set| Hint::of(set, set.len() == least)).collect()
+    }
+
+    /// The best of those candidates that contain `nodes`, and whether it is preferred: with as few nodes as
+    /// possible, and of these the lowest (`findBestHint`). Larger sets are not looked at, so that this is fast
+    /// on machines with many nodes too.
+    pub(super) fn best(&self, pod_uid: &str, request: &Request, nodes: NodeSet) -> Option<(NodeSet, bool)> {
+        let (least, sets) = self.search(pod_uid, request, nodes, true);
+        let best = sets.into_iter().min_by(|a, b| a.by_width(*b))?;
+        Some((best, best.len() == least))
+    }
+
+    /// The number of nodes that the machine needs for a request when nothing is given away, and the candidates that
+    /// contain `nodes`: all, or only the smallest ones.
+    fn search(
+        &self,
+        pod_uid: &str,
+        request: &Request,
+        nodes: NodeSet,
+        smallest: bool,
+    ) -> (usize, Vec<NodeSet>) {
+        let all = self.machine.nodes();
+        let (mut least, mut sets) = (all.len(), Vec::new());
         if request.is_empty() || request.keys().any(|resource| !self.machine.knows(resource)) {
-            return Vec::new();
+            return (least, sets);
         }
-        let nodes = self.machine.nodes();
         let types: Vec<OfType> =
             request.iter().map(|(resource, bytes)| OfType::new(self, resource, *bytes)).collect();
         let reusable = |set: NodeSet, resource: &str| match self.reusable.1.is_empty() {
@@ -61,19 +84,23 @@ impl MemoryManager {
             false => self.reusable(pod_uid, set, resource),
         };
         let groups = Groups::of(&self.machine);
-        let (mut least, mut sets) = (nodes.len(), Vec::new());
-        nodes.for_each_subset(|set| {
-            if types.iter().any(|own| own.allocatable.of(set) < own.bytes) {
-                return;
+        for size in 1..=all.len() {
+            all.for_each_of_size(size, |set| {
+                if types.iter().any(|own| own.allocatable.of(set) < own.bytes) {
+                    return;
+                }
+                least = least.min(size);
+                let has =
+                    |own: &OfType| own.free.of(set).saturating_add(reusable(set, own.resource)) >= own.bytes;
+                if nodes.is_subset(set) && types.iter().all(has) && groups.allow(set) {
+                    sets.push(set);
+                }
+            });
+            if smallest && !sets.is_empty() {
+                break;
             }
-            least = least.min(set.len());
-            let has =
-                |own: &OfType| own.free.of(set).saturating_add(reusable(set, own.resource)) >= own.bytes;
-            if types.iter().all(has) && groups.allow(set) {
-                sets.push(set);
-            }
-        });
-        sets.into_iter().map(|set| Hint::of(set, set.len() == least)).collect()
+        }
+        (least, sets)
     }
 }
 
