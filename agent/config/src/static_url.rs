@@ -38,12 +38,12 @@ pub fn take(top: &mut Fields<'_>) -> StaticPodUrl {
     let default = StaticPodUrl::default();
     let expected =
         "a URL like https://host/pods.yaml, without user and password (staticPodURLHeader may have them)";
-    let url = top.text(URL, expected, |text| match text {
-        "" => Some(None),
-        text => is_url(text).then(|| Some(text.to_owned())),
-    });
+    let text = top.text(URL, expected, |text| Some(text.to_owned())).filter(|text| !text.is_empty());
+    if let Some(text) = text.as_deref().filter(|text| !is_url(text)) {
+        top.refuse(URL, &without_password(text), expected);
+    }
     StaticPodUrl {
-        url: url.flatten(),
+        url: text.filter(|text| is_url(text)),
         headers: headers(top),
         // As in the kubelet, 0 means not set.
         check_frequency: top
@@ -59,6 +59,16 @@ fn is_url(text: &str) -> bool {
     let (whole, host) = (authority.as_str(), authority.host());
     let has_place = !host.is_empty() && (whole == host || authority.port_u16().is_some_and(|port| port > 0));
     matches!(url.scheme_str(), Some("http" | "https")) && has_place && !whole.contains('@')
+}
+
+/// `text` with `…` in place of user and password, for messages.
+fn without_password(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}{path}"),
+        None => text.to_owned(),
+    }
 }
 
 fn headers(top: &mut Fields<'_>) -> BTreeMap<String, Vec<String>> {
@@ -122,6 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn messages_show_neither_user_nor_password() {
+        for (text, expected) in [
+            ("http://me:secret@h/x@y", "http://…@h/x@y"),
+            ("http://a@b:c@h", "http://…@h"),
+            ("http://h/me@x", "http://h/me@x"),
+            ("pods.yaml", "pods.yaml"),
+        ] {
+            assert_eq!(without_password(text), expected);
+        }
+    }
+
+    #[test]
     fn what_is_no_url_or_no_header_is_refused_by_its_key() {
         for url in [
             "pods.yaml",
@@ -139,6 +161,7 @@ mod tests {
             let found = problems(&format!("staticPodURL: '{url}'"));
             assert_eq!(found.len(), 1, "{url}: {found:?}");
             assert!(found[0].starts_with("staticPodURL: ") && found[0].contains("a URL like"), "{found:?}");
+            assert!(!found[0].contains("secret"), "{found:?}");
         }
         let values = "a list of texts without line breaks, as values of this header";
         for (body, expected) in [

@@ -3,7 +3,7 @@
 
 mod claims;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub(crate) mod follow;
 mod services;
 mod slim;

@@ -11,5 +11,7 @@ pub(crate) mod queue;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod written;
 
 pub use writer::{NodeFactsSource, Settings, StatusWriter};
+pub use written::Written;

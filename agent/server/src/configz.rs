@@ -3,12 +3,18 @@
 use nodewarden_config::Config;
 use serde_json::{Map, Value, json};
 
-/// The answer. The agent's own settings are left out: they are no part of a KubeletConfiguration.
+/// Where a header of `staticPodURL` has its values, which may be secrets (as a kubelet logs its configuration).
+const MASKED: &str = "<masked>";
+
+/// The answer. The agent's own settings are left out: they are no part of a KubeletConfiguration. Values of
+/// `staticPodURLHeader` are masked.
 pub fn answer(config: &Config) -> Value {
     let shown = serde_yaml_ng::from_str(&config.to_yaml());
     let mut map: Map<String, Value> = shown.unwrap_or_default();
     map.remove("nodewarden");
     map.retain(|_, value| !value.is_null());
+    let headers = map.get_mut("staticPodURLHeader").and_then(Value::as_object_mut);
+    headers.into_iter().flat_map(Map::values_mut).for_each(|values| *values = json!([MASKED]));
     json!({ "kubeletconfig": map })
 }
 
@@ -17,6 +23,17 @@ mod tests {
     use nodewarden_config::{Overrides, parse};
 
     use super::*;
+
+    #[test]
+    fn values_of_headers_are_masked() {
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                    staticPodURL: http://h/pods\nstaticPodURLHeader: {Authorization: [Bearer secret, other]}\n";
+        let answer = answer(&parse("test", text, &Overrides::default()).unwrap());
+        let own = &answer["kubeletconfig"];
+        assert_eq!(own["staticPodURL"], "http://h/pods");
+        assert_eq!(own["staticPodURLHeader"], json!({"Authorization": ["<masked>"]}));
+        assert!(!answer.to_string().contains("secret"));
+    }
 
     /// The types of `KubeletConfiguration` (k8s.io/kubelet config/v1beta1/types.go): what decodes it must not fail.
     #[test]

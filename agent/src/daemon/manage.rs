@@ -132,9 +132,10 @@ fn run_pods(
     let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;
     let reports = PodReports::start(context, begun);
+    let written = reports.as_ref().map(PodReports::written);
     let node = NodeParts {
         reports,
-        shutdown: Shutdown::start(context, pods.clone(), shutting_down),
+        shutdown: Shutdown::start(context, pods.clone(), written, shutting_down),
         kubernetes: kubernetes::keep_node(context, node_sources, Some(pods.admission().clone()))?,
         throttle,
         sources,

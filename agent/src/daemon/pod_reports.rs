@@ -13,7 +13,7 @@ use nodewarden_config::ApiRate;
 use nodewarden_kube::events::{self, EventSender};
 use nodewarden_kube::mirror::MirrorKeeper;
 use nodewarden_kube::pod_object::NodeFacts;
-use nodewarden_kube::status::{self, NodeFactsSource, StatusWriter};
+use nodewarden_kube::status::{self, NodeFactsSource, StatusWriter, Written};
 use nodewarden_machine::node::addresses::node_addresses;
 use nodewarden_tasks::parts;
 
@@ -25,6 +25,7 @@ const ADDRESSES_KEPT: Duration = Duration::from_secs(10);
 
 /// The tasks; ended when this is dropped.
 pub struct PodReports {
+    written: Written,
     _tasks: JoinSet<()>,
 }
 
@@ -53,11 +54,17 @@ impl PodReports {
         let settings = events::Settings { per_second: per_second(&rates.events), burst: rates.events.burst };
         let sender =
             EventSender::new(connection.clone(), context.events.clone(), journal, pods.clone(), settings);
+        let written = writer.written();
         let mut tasks = JoinSet::new();
         tasks.spawn_on(parts::register("pod statuses", LIMIT).task(writer.run()), context.runtime);
         tasks.spawn_on(parts::register("mirror pods", LIMIT).task(mirrors.run()), context.runtime);
         tasks.spawn_on(parts::register("API events", LIMIT).task(sender.run()), context.runtime);
-        Some(Self { _tasks: tasks })
+        Some(Self { written, _tasks: tasks })
+    }
+
+    /// To wait until the API server has every status.
+    pub fn written(&self) -> Written {
+        self.written.clone()
     }
 }
 

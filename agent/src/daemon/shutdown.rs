@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nodewarden_config::ShutdownSettings;
 use nodewarden_eviction::{Eviction, EvictionReason};
+use nodewarden_kube::status::Written;
 use nodewarden_lifecycle::Lifecycle;
 use nodewarden_machine::node::logind::{Logind, LogindError};
 use nodewarden_model::{Detail, PodPhase, PodView};
@@ -31,6 +32,8 @@ const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.
 const AGAIN: Duration = Duration::from_secs(30);
 /// How often it is looked whether the pods of a group have ended.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long the API server may take to know how the pods ended.
+const REPORT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Delays shutdowns; ends when this is dropped.
@@ -43,15 +46,20 @@ impl Drop for Shutdown {
 }
 
 impl Shutdown {
-    /// Starts to delay shutdowns; `None` if the configuration does not ask for it. `to` is true while one is under way.
-    /// Must be called inside a tokio runtime.
-    pub fn start(context: Context<'_>, lifecycle: Lifecycle, to: watch::Sender<bool>) -> Option<Self> {
+    /// Starts to delay shutdowns; `None` if the configuration does not ask for it. `written`: with a cluster, to wait for the
+    /// statuses of pods that have ended. `to` is true while a shutdown is under way. Must be called inside a tokio runtime.
+    pub fn start(
+        context: Context<'_>,
+        lifecycle: Lifecycle,
+        written: Option<Written>,
+        to: watch::Sender<bool>,
+    ) -> Option<Self> {
         let settings = context.config.kubernetes.shutdown.clone();
         if settings.longest().is_zero() {
             return None;
         }
-        let work =
-            Work { settings, lifecycle, pods: context.pods.clone(), journal: context.journal.clone(), to };
+        let (pods, journal) = (context.pods.clone(), context.journal.clone());
+        let work = Work { settings, lifecycle, written, pods, journal, to };
         Some(Self(tokio::spawn(parts::register("node shutdown", LIMIT).task(work.run()))))
     }
 }
@@ -59,6 +67,7 @@ impl Shutdown {
 struct Work {
     settings: ShutdownSettings,
     lifecycle: Lifecycle,
+    written: Option<Written>,
     pods: PodStatusCache,
     journal: Journal,
     to: watch::Sender<bool>,
@@ -96,6 +105,7 @@ impl Work {
                 self.lifecycle.admission().set_shutting_down(true);
                 // A cancelled shutdown is heard only afterwards: pods that have ended are over in any case.
                 self.end_pods().await;
+                self.report_pods().await;
                 inhibitor = None;
             } else {
                 self.record("NodeShutdown", "Shutdown manager detected shutdown cancellation".to_owned());
@@ -128,6 +138,15 @@ impl Work {
             while Instant::now() < until && !self.have_ended(&pods) {
                 sleep(LOOK).await;
             }
+        }
+    }
+
+    /// Lets the API server know how they ended, as long as the agent and the network are there.
+    async fn report_pods(&self) {
+        if let Some(written) = &self.written
+            && !written.wait(REPORT).await
+        {
+            warn!("the API server does not know yet how all pods ended before the machine");
         }
     }
 

@@ -12,30 +12,30 @@ use crate::Connection;
 
 /// Answers that are still to be given, and the requests that were made.
 #[derive(Clone, Default)]
-pub(super) struct Script {
+pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Script {
     /// Adds an answer: its HTTP status and its text.
-    pub(super) fn then(self, status: u16, text: impl Into<String>) -> Self {
+    pub(crate) fn then(self, status: u16, text: impl Into<String>) -> Self {
         self.answers.lock().push_back((status, text.into()));
         self
     }
 
     /// Adds a list with these objects.
-    pub(super) fn list(self, items: &str) -> Self {
+    pub(crate) fn list(self, items: &str) -> Self {
         self.then(200, format!(r#"{{"metadata": {{"resourceVersion": "10"}}, "items": [{items}]}}"#))
     }
 
     /// Method and path with query of each request so far.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
 
     /// A connection to it. A request for which there is no answer is never answered.
-    pub(super) fn connection(&self) -> Connection {
+    pub(crate) fn connection(&self) -> Connection {
         let script = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let script = script.clone();

@@ -143,6 +143,11 @@ impl Queue {
         }
     }
 
+    /// Whether there is nothing to write and nothing under way.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
     /// Whether there is nothing to write of this pod, and nothing under way.
     #[cfg(test)]
     pub fn is_idle(&self, uid: &str) -> bool {

@@ -1,5 +1,7 @@
 //! Sequences of statuses, patches and what an API server makes of them.
 
+use std::time::Duration;
+
 use jiff::{Timestamp, ToSpan};
 use k8s_openapi::api::core::v1;
 use proptest::prelude::*;
@@ -7,9 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::due::{Due, Sent, due};
 use super::patch::patch;
-use crate::known_pods::{KnownPod, status_digest};
+use super::{Settings, StatusWriter};
+use crate::known_pods::{KnownPod, KnownPods, status_digest};
+use crate::objects::fixture::Script;
 use crate::pod_object::{Memory, NodeFacts, shown};
 use nodewarden_model::{ContainerState, PodPhase, PodView, ResizeInProgress, ResizePending, fixture};
+use nodewarden_pods::status::PodStatusCache;
 
 /// A stand-in for the API server's strategic merge of a status patch, for the directives that [`patch`]
 /// makes.
@@ -265,4 +270,34 @@ fn what_is_written_is_read_back_as_the_same() {
     let known = server.known();
     Writer::default().write(&view(PodPhase::Running, true, 2), &known, &mut server, Timestamp::now());
     assert_eq!(server.patches, 1);
+}
+
+/// Whether the wait for all statuses ended well, before a pod has a status and after, with this answer to its request.
+async fn waits(answer: Option<&str>) -> ([bool; 2], Vec<String>) {
+    let mut script = Script::default();
+    if let Some(text) = answer {
+        script = script.then(200, text);
+    }
+    let (cache, known) = (PodStatusCache::default(), KnownPods::default());
+    known.replace([Server { status: json!({}), patches: 0 }.known()]);
+    let facts = Box::new(NodeFacts::default);
+    let writer = StatusWriter::new(script.connection(), cache.clone(), known, facts, Settings::default());
+    let written = writer.written();
+    let task = tokio::spawn(writer.run());
+    let before = written.wait(Duration::from_secs(10)).await;
+    cache.set(view(PodPhase::Failed, false, 0));
+    let after = written.wait(Duration::from_millis(if answer.is_some() { 10_000 } else { 300 })).await;
+    task.abort();
+    ([before, after], script.requests())
+}
+
+#[tokio::test]
+async fn the_wait_for_statuses_ends_when_the_api_server_has_them() {
+    let pod = r#"{"metadata": {"namespace": "shop", "name": "cart-5d9c", "uid": "8c5e"}, "status": {"phase": "Failed"}}"#;
+    let patch = "PATCH /api/v1/namespaces/shop/pods/cart-5d9c/status?";
+    for (answer, expected) in [(Some(pod), [true, true]), (None, [true, false])] {
+        let (ended_well, requests) = waits(answer).await;
+        assert_eq!(ended_well, expected, "{answer:?}");
+        assert!(requests.len() == 1 && requests[0].starts_with(patch), "{requests:?}");
+    }
 }

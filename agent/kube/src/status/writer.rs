@@ -4,22 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use nodewarden_metrics::Own;
 use nodewarden_pods::source::is_api;
-use nodewarden_pods::status::{PodStatusCache, StatusChanges};
+use nodewarden_pods::status::{PodStatusCache, StatusChange, StatusChanges};
 use tracing::{debug, info, warn};
 
 use super::answer::{Answer, of_error};
 use super::due::{Due, Sent, due};
 use super::patch::patch;
 use super::queue::{Next, Outcome, Queue};
+use super::written::{Questions, Written};
 use crate::Connection;
 use crate::known_pods::{KnownChanges, KnownPod, KnownPods, PodKey, status_digest};
 use crate::pod_object::{Memory, NodeFacts, shown};
@@ -62,6 +63,7 @@ pub struct StatusWriter {
     /// By uid on the node.
     pods: HashMap<String, Remembered>,
     in_flight: FuturesUnordered<BoxFuture<'static, Answered>>,
+    questions: Questions,
 }
 
 /// What is known of a pod's status since the agent's start.
@@ -112,7 +114,13 @@ impl StatusWriter {
             rate: Rate::new(settings.per_second, settings.burst, Instant::now()),
             pods: HashMap::new(),
             in_flight: FuturesUnordered::new(),
+            questions: Questions::new(),
         }
+    }
+
+    /// To wait until everything is written, while [`Self::run`] runs.
+    pub fn written(&self) -> Written {
+        self.questions.written()
     }
 
     /// Writes statuses for as long as it is polled.
@@ -121,6 +129,9 @@ impl StatusWriter {
         let known = self.known.subscribe();
         loop {
             let wake = self.begin();
+            if self.queue.is_empty() {
+                self.questions.answer();
+            }
             self.wait(&mut changes, &known, wake).await;
         }
     }
@@ -209,13 +220,13 @@ impl StatusWriter {
             }
         };
         tokio::select! {
-            change = changes.next() => match change.status {
-                Some(_) => self.queue.mark(&change.uid, Instant::now()),
-                None => {
-                    self.queue.forget(&change.uid);
-                    self.pods.remove(&change.uid);
+            change = changes.next() => self.note(&change),
+            () = self.questions.arrives() => {
+                // What had changed before the question is written first.
+                while let Some(change) = changes.next().now_or_never() {
+                    self.note(&change);
                 }
-            },
+            }
             () = known.changed() => {
                 for key in known.take() {
                     if let Some(pod) = self.known.get(&key) {
@@ -225,6 +236,15 @@ impl StatusWriter {
             }
             Some(answered) = self.in_flight.next() => self.answered(answered),
             () = sleep => {}
+        }
+    }
+
+    fn note(&mut self, change: &StatusChange) {
+        if change.status.is_some() {
+            self.queue.mark(&change.uid, Instant::now());
+        } else {
+            self.queue.forget(&change.uid);
+            self.pods.remove(&change.uid);
         }
     }
 
