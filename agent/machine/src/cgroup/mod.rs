@@ -7,7 +7,7 @@
 //!   [`nodewarden_model::Usage`].
 //! - [`identify`]: the pod and container of a cgroup's path, by the kubelet's names.
 //! - [`MachineReader`]: the node as a whole.
-//! - [`workloads`]: processes and network interfaces of pods.
+//! - [`mod@workloads`]: processes and network interfaces of pods.
 //! - [`control`]: creating, changing and removing them.
 
 pub mod control;

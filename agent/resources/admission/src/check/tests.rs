@@ -219,9 +219,8 @@ fn numbers_in_labels() {
 }
 
 #[test]
-fn taints_do_not_matter_and_systems_do() {
+fn operating_systems_by_label_and_field() {
     let reasons = |spec: Value| Case::default().reasons(spec);
-    assert!(reasons(json!({"tolerations": [{"key": "foo"}], "containers": []})).is_empty());
     let label = |os: &str| reasons(json!({"labels": {"kubernetes.io/os": os}, "containers": []}));
     assert!(label("linux").is_empty());
     assert_eq!(label("dummyOS"), ["PodOSSelectorNodeLabelDoesNotMatch"]);
