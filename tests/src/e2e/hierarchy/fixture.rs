@@ -26,6 +26,8 @@ pub struct HierarchyFixture<'c> {
     options: AgentOptions,
     manifests: PathBuf,
     root: Option<TestRoot>,
+    /// The root before [`HierarchyFixture::use_systemd`]; it is removed at the end.
+    left: Option<TestRoot>,
 }
 
 impl<'c> HierarchyFixture<'c> {
@@ -55,7 +57,7 @@ impl<'c> HierarchyFixture<'c> {
         };
         let state = Some(context.temp.join("managed-state"));
         let options = AgentOptions { manage: Some(manage), state, ..AgentOptions::default() };
-        Ok(Self { context, options, manifests, root })
+        Ok(Self { context, options, manifests, root, left: None })
     }
 
     /// Agents started from now on use this runtime.
@@ -101,6 +103,14 @@ impl<'c> HierarchyFixture<'c> {
         let path = root.child(below)?.path().to_owned();
         let Some(manage) = &mut self.options.manage else { unreachable!("new sets it") };
         Ok(std::mem::replace(&mut manage.root, path))
+    }
+
+    /// Agents started from now on have their pods in systemd's slices at the top.
+    pub fn use_systemd(&mut self) {
+        if let Some(manage) = &mut self.options.manage {
+            (manage.driver, manage.root) = ("systemd", "/".to_owned());
+        }
+        self.left = self.root.take();
     }
 
     pub fn options(&self) -> &AgentOptions {

@@ -266,6 +266,14 @@ impl<'c> PodFixture<'c> {
         self.managed.move_root(below)
     }
 
+    /// The runtime, and agents started from now on, have systemd make the cgroups. What runs stays as it is.
+    pub fn use_systemd(&mut self) -> Result<(), Failure> {
+        self.containerd.use_systemd()?;
+        self.managed.use_systemd();
+        self.driver = Driver::Systemd;
+        Ok(())
+    }
+
     /// Agents started from now on read the machine's capacity every so many seconds.
     pub fn set_reconcile(&mut self, seconds: u64) {
         self.managed.set_reconcile(seconds);

@@ -23,6 +23,9 @@ pub const TESTS: &[Test] = &[
     Test::new("pods_keep_running_without_containerd", without_containerd).timeout(180).needs(NEEDS),
     Test::new("pods_of_others_are_left_alone", others).timeout(120).needs(NEEDS),
     Test::new("pods_end_with_grace_when_cgroup_root_changes", moved).timeout(180).needs(MOVED_NEEDS),
+    Test::new("pods_end_with_grace_when_cgroup_driver_changes", other_driver)
+        .timeout(180)
+        .needs(DRIVER_NEEDS),
     Test::new("pod_that_comes_back_keeps_its_volumes", comes_back).timeout(180).needs(NEEDS),
     Test::new("pod_starts_when_the_machine_has_grown", grown).timeout(180).needs(GROWN_NEEDS),
 ];
@@ -32,6 +35,15 @@ const MOVED_NEEDS: &[Capability] = &[
     Capability::PrivateCri,
     Capability::MemoryCgroup,
     Capability::CpuCgroup,
+    Capability::Loopback,
+];
+
+const DRIVER_NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::OwnMachine,
+    Capability::Systemd,
+    Capability::PrivateCri,
+    Capability::MemoryV2,
     Capability::Loopback,
 ];
 
@@ -48,6 +60,20 @@ const GROWN_NEEDS: &[Capability] = &[
 /// Pods whose cgroup is another one with the new settings get SIGTERM and their grace period, and start again in
 /// the new cgroup as the same pods. The old cgroups are removed.
 fn moved(context: &Context) -> Result<(), Failure> {
+    moved_by(context, "/elsewhere/kubepods/", |fixture| fixture.move_root("elsewhere").map(drop))
+}
+
+/// The same when `cgroupDriver` changes from cgroupfs to systemd, and the runtime with it.
+fn other_driver(context: &Context) -> Result<(), Failure> {
+    moved_by(context, "/kubepods.slice/", |fixture| fixture.use_systemd())
+}
+
+/// Pods run, the agent is killed, `change` makes the next agent have its pods in cgroups with `new` in their paths.
+fn moved_by(
+    context: &Context,
+    new: &str,
+    change: impl FnOnce(&mut PodFixture<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     // systemd's slices are at the top and cannot be moved, so a runtime that uses systemd is of no use here.
     let containerd = Containerd::private(context)?;
     let socket = containerd.socket().to_owned();
@@ -74,7 +100,7 @@ fn moved(context: &Context) -> Result<(), Failure> {
     let (graceful, plain) = (graceful?, plain?);
     let old = [fixture.cgroup(&graceful)?, fixture.cgroup(&plain)?];
     fixture.kill_agent()?;
-    fixture.move_root("elsewhere")?;
+    change(&mut fixture)?;
     fixture.start_agent()?;
     for pod in [&graceful, &plain] {
         let again = fixture.wait_until(pod.name(), "up in another cgroup", 60, |now| {
@@ -82,7 +108,7 @@ fn moved(context: &Context) -> Result<(), Failure> {
         })?;
         ensure_eq!(again.uid(), pod.uid(), "uid of a pod in another cgroup");
         let path = fixture.cgroup(&again)?;
-        ensure!(path.contains("/elsewhere/kubepods/"), "the pod is in {path}");
+        ensure!(path.contains(new), "the pod is in {path}");
         ensure!(!old.contains(&path), "the pod is still in {path}");
     }
     let all = fs::read_to_string(notes.join("all")).map_err(Failure::file(&notes))?;
