@@ -24,6 +24,7 @@ mod node;
 mod pods;
 mod probes;
 mod renamed;
+mod resource_managers;
 mod section;
 mod server;
 mod show;
@@ -55,6 +56,7 @@ pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
 pub use pods::{ChangeDetection, LogRotation, PodSettings};
 pub use probes::ProbeSettings;
+pub use resource_managers::ResourceManagerSettings;
 pub use server::{
     AuthenticationSettings, AuthorizationMode, AuthorizationSettings, ServerSettings, TlsVersion,
 };

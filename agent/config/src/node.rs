@@ -15,6 +15,7 @@ use serde_yaml_ng::{Mapping, Value};
 use crate::eviction::EvictionSettings;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
+use crate::resource_managers::{self, ResourceManagerSettings};
 use crate::show::{Map, pair};
 use crate::static_url::StaticPodUrl;
 use crate::threshold::Threshold;
@@ -83,6 +84,8 @@ pub struct NodeSettings {
     pub max_pods: u32,
     /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None` does neither.
     pub protect_kernel_defaults: Option<bool>,
+    /// The managers of CPUs, memory and topology.
+    pub managers: ResourceManagerSettings,
 }
 
 /// A value of `enforceNodeAllocatable`; `none` is the empty list.
@@ -171,6 +174,7 @@ impl Default for NodeSettings {
             static_pod_url: StaticPodUrl::default(),
             max_pods: 110,
             protect_kernel_defaults: None,
+            managers: ResourceManagerSettings::default(),
         }
     }
 }
@@ -184,7 +188,8 @@ pub(crate) fn take(
 ) -> (NodeSettings, EvictionSettings) {
     let mut settings = NodeSettings::default();
     places(top, &mut settings);
-    allocatable::take(top, &mut settings);
+    let reserved_cpus = allocatable::take(top, &mut settings);
+    settings.managers = resource_managers::take(top, gates, reserved_cpus);
     let (hard, eviction) = eviction::take(top, settings.enforce.contains(&Enforce::Pods));
     settings.eviction_hard = hard;
     limits::take(top, gates, &mut settings, ignored);
@@ -269,6 +274,7 @@ pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
     top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
     static_url::show(top, &node.static_pod_url);
     top.put_some("protectKernelDefaults", node.protect_kernel_defaults);
+    resource_managers::show(top, &node.managers);
 }
 
 fn amounts(list: &ResourceList) -> Mapping {

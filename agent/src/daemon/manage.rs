@@ -15,6 +15,7 @@ use super::log_rotation::LogRotation;
 use super::node_parts::NodeParts;
 use super::pod_reports::PodReports;
 use super::process;
+use super::resource_managers;
 use super::shutdown::Shutdown;
 use super::{gc, kubernetes, throttle};
 use nodewarden_admission::Explain;
@@ -79,6 +80,7 @@ fn run_pods(
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
     let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
     let hierarchy = prepared.keep(found.keep())?;
+    let managers = resource_managers::start(context, &hierarchy.capacity().borrow().clone(), found.uids())?;
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
     let restored = RestoredState::open(&config.state_dir);
@@ -99,6 +101,7 @@ fn run_pods(
         sink: hierarchy.handle(),
         status: context.pods.clone(),
         devices: devices.manager.clone(),
+        managers: managers.clone(),
         guards,
         probes: probes.clone(),
         holds: holds.clone(),
@@ -146,6 +149,7 @@ fn run_pods(
         probes: Some(probes),
         hierarchy: Some(hierarchy),
         devices: Some(devices),
+        managers: Some(managers),
     };
     Ok((node, adoption))
 }

@@ -24,6 +24,7 @@ mod observer;
 mod page_map;
 mod pod_reports;
 mod process;
+mod resource_managers;
 mod servers;
 mod shutdown;
 mod state;

@@ -5,6 +5,7 @@ use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::source::Following;
+use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_throttle::Throttle;
 
 use super::devices::NodeDevices;
@@ -37,4 +38,5 @@ pub struct NodeParts {
     /// Cgroups stay when this ends: pods outlive the agent.
     pub hierarchy: Option<HierarchyManager>,
     pub devices: Option<NodeDevices>,
+    pub managers: Option<ResourceManagers>,
 }
