@@ -33,6 +33,7 @@ mod programs;
 mod prometheus;
 mod reclaim;
 mod refused;
+mod resource_managers;
 mod shipped_unit;
 mod shutdown;
 pub(crate) mod support;
@@ -110,6 +111,7 @@ pub fn tests() -> Vec<Test> {
         journal::TESTS,
         &newer_api::tests(),
         &pods::tests(),
+        &resource_managers::tests(),
         &probes::tests(),
         &devices::tests(),
         &gc::tests(),

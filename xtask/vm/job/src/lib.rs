@@ -60,6 +60,9 @@ pub const KERNEL_TESTS: &[&str] = &[
     "hierarchy_matches_kubelet",
     "drift_is_corrected",
     "memory_limit_below_usage_is_deferred",
+    "exclusive_cpus_are_nobody_elses",
+    // In a guest of its own, with two NUMA nodes.
+    "numa_",
 ];
 
 /// One guest's job.
