@@ -14,8 +14,10 @@ use crate::e2e::support::eventually;
 use crate::fixture::CpuTimes;
 use crate::harness::{Context, Failure};
 
-/// A script that uses a CPU as long as it runs.
-pub const SPIN: &str = "trap 'exit 0' TERM; while true; do :; done";
+/// A script that uses a good part of a CPU as long as it runs. Not all of it: the container runtime and the agent
+/// need the rest of a machine with two CPUs.
+pub const SPIN: &str = "trap 'exit 0' TERM; while true; do i=0; \
+                        while test $i -lt 3000; do i=$((i+1)); done; sleep 0.02 & wait $!; done";
 
 /// The agent with policies, its pods, and a kubelet's directory of its own.
 pub struct ManagersFixture<'c> {
