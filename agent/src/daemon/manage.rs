@@ -78,9 +78,10 @@ fn run_pods(
     let prepared = prepare(context, Box::new(move |uid| volume::has_volumes(&pods_dir.join(uid))))?;
     let (found, sources) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
-    let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
+    let devices::Started { mut devices, guards, health } = devices::start(context, &kubepods);
     let hierarchy = prepared.keep(found.keep())?;
     let managers = resource_managers::start(context, &hierarchy.capacity().borrow().clone(), found.uids())?;
+    devices.serve_pod_resources(context, &managers);
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
     let restored = RestoredState::open(&config.state_dir);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use nodewarden_devices::pod_resources::MemoryBlock;
 use nodewarden_machine::cpu_set::CpuSet;
+use nodewarden_memory_blocks::Block;
 use nodewarden_topology::{Cpu, NumaNode};
 
 use crate::node::Managers;
@@ -33,13 +35,20 @@ pub struct CpuMap {
     pub shared: CpuSet,
     /// The CPUs of containers that have some for themselves; of a pod several containers may have the same.
     pub owners: BTreeMap<Owner, CpuSet>,
-    /// Memory by container: NUMA nodes, type and bytes.
-    pub memory: BTreeMap<Owner, Vec<(String, String, u64)>>,
-    /// Memory that can be given to containers, by NUMA node: type and bytes.
-    pub allocatable_memory: BTreeMap<u32, Vec<(String, u64)>>,
+    /// Memory by container, where it comes from chosen NUMA nodes.
+    pub memory: BTreeMap<Owner, Vec<MemoryBlock>>,
+    /// Memory that can be given to containers, one block for each NUMA node and type; none without the policy.
+    pub allocatable_memory: Vec<MemoryBlock>,
 }
 
 impl CpuMap {
+    /// CPUs that containers can have for themselves, in order; none without the policy (kubelet
+    /// `GetAllocatableCPUs`).
+    pub fn allocatable_cpus(&self) -> Vec<u32> {
+        let all = self.cpus.iter().map(|cpu| cpu.cpu);
+        all.filter(|cpu| self.cpu_policy == "static" && !self.reserved.contains(*cpu)).collect()
+    }
+
     pub(crate) fn of(managers: &Managers) -> Self {
         let (cpus, memory) = (&managers.cpus, &managers.memory);
         let topology = cpus.topology();
@@ -50,12 +59,22 @@ impl CpuMap {
         });
         let blocks = memory.blocks().containers.iter().flat_map(|(uid, containers)| {
             containers.iter().map(move |(name, blocks)| {
-                let blocks = blocks.iter().map(|own| (own.nodes.to_string(), own.resource.clone(), own.size));
-                (owner(uid, name), blocks.collect())
+                let block = |own: &Block| MemoryBlock {
+                    resource: own.resource.clone(),
+                    size: own.size,
+                    nodes: own.nodes.iter().collect(),
+                };
+                (owner(uid, name), blocks.iter().map(block).collect())
             })
         });
-        let tables = memory.machine().0.iter().map(|(node, state)| {
-            (*node, state.memory.iter().map(|(name, table)| (name.clone(), table.allocatable)).collect())
+        let is_static = memory.settings().policy == nodewarden_memory_blocks::Policy::Static;
+        let nodes = memory.machine().0.iter().filter(|_| is_static);
+        let tables = nodes.flat_map(|(node, state)| {
+            state.memory.iter().map(|(name, table)| MemoryBlock {
+                resource: name.clone(),
+                size: table.allocatable,
+                nodes: vec![*node],
+            })
         });
         Self {
             cpu_policy: cpus.settings().policy.name(),
