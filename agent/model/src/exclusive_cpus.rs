@@ -134,6 +134,22 @@ pub struct ExclusiveCpusView {
     pub problem: String,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl ExclusiveCpusView {
+    /// An example for tests: one CPU, on which everyone has run.
+    pub fn example() -> Self {
+        let owner =
+            CpuOwner { uid: "8c5e".into(), container: "web".into(), cgroup: "/kubepods/pod8c5e/0123".into() };
+        let mut used = CpuUse::default();
+        for (user, ns) in CpuUser::ALL.into_iter().zip([9_000_000_000, 1000, 250_000_000, 4000, 5000, 6000]) {
+            used.add(user, ns, 2);
+        }
+        let turn = |user, pid, name: &str| CpuTurn { user, ns: 2_000_000, pid, name: name.into() };
+        let longest = vec![turn(CpuUser::Other, 77, "stress"), turn(CpuUser::Softirq, 0, "RCU")];
+        Self { cpus: vec![ExclusiveCpu { cpu: 2, owner, used: Some(used), longest }], problem: String::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
