@@ -69,11 +69,13 @@ pub fn exclusive_sched_switch(ctx: BtfTracePointContext) -> i32 {
     unsafe {
         let now = bpf_ktime_get_ns();
         end_softirq(cpu, now);
-        // The owner has changed since the turn began, or it began while the CPU was not exclusive.
+        // Else the turn began under another owner, or while the CPU was not exclusive: it does not count.
         if (*cpu).owner == owner {
             end_turn(cpu, owner, prev, now);
+        } else {
+            (*cpu).looked_up = 0;
         }
-        let kind = kind_of(next, owner);
+        let kind = kind_of(cpu, next, owner);
         (*cpu).owner = owner;
         (*cpu).interrupt_ns_before = (*cpu).interrupt_ns;
         (*cpu).softirq_ns_before = (*cpu).softirq_ns;
@@ -86,12 +88,13 @@ pub fn exclusive_sched_switch(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Who a task is on a CPU with this owner: `BY_OWNER` ….
+/// Who a task is on a CPU with this owner: `BY_OWNER` …. The tasks on a CPU are of few cgroups: the answer for the last
+/// one is kept.
 ///
 /// # Safety
-/// `task` must be a BTF-typed task_struct.
+/// `cpu` must be this CPU's map value, `task` a BTF-typed task_struct.
 #[inline(always)]
-unsafe fn kind_of(task: Ptr, owner: u64) -> usize {
+unsafe fn kind_of(cpu: *mut ExclusiveCpu, task: Ptr, owner: u64) -> usize {
     // SAFETY: as the caller says.
     unsafe {
         if field::<u32>(task, &OFF_TASK_PID) == 0 {
@@ -101,7 +104,15 @@ unsafe fn kind_of(task: Ptr, owner: u64) -> usize {
             return BY_KERNEL_THREAD;
         }
         let cgroup = cpu_cgroup(task);
-        if cgroup_id(cgroup) == owner_id(owner) || is_below(cgroup, owner) { BY_OWNER } else { BY_OTHER }
+        let id = cgroup_id(cgroup);
+        if id == owner_id(owner) {
+            return BY_OWNER;
+        }
+        if id != (*cpu).looked_up {
+            (*cpu).looked_up_kind = if is_below(cgroup, owner) { BY_OWNER } else { BY_OTHER } as u64;
+            (*cpu).looked_up = id;
+        }
+        (*cpu).looked_up_kind as usize
     }
 }
 
@@ -156,7 +167,7 @@ unsafe fn end_turn(cpu: *mut ExclusiveCpu, owner: u64, prev: Ptr, now: u64) {
         let (first, second) = (arrival - since, now - arrival);
         let of_first = if interrupted < first { interrupted } else { first };
         ran_for(cpu, (*cpu).kind as usize, first - of_first, (*cpu).pid, ptr::null());
-        let kind = kind_of(prev, owner);
+        let kind = kind_of(cpu, prev, owner);
         (*cpu).switches[kind & (TASK_KINDS - 1)] += 1;
         ran_for(cpu, kind, second.saturating_sub(interrupted - of_first), pid, prev);
     }

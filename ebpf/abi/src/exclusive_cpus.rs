@@ -96,6 +96,10 @@ pub struct ExclusiveCpu {
     pub pid: u32,
     /// Its kind.
     pub kind: u32,
+    /// Kernel id of the cgroup, other than the owner's, whose task was looked at last; 0 for none.
+    pub looked_up: u64,
+    /// The kind of its tasks.
+    pub looked_up_kind: u64,
     /// The scheduler's clock minus CLOCK_MONOTONIC, measured at the last turn.
     pub clock_offset_ns: u64,
     /// Number of switches that the kernel made without calling the tracepoint.
