@@ -98,6 +98,7 @@ fn the_sample_has_every_key_of_ours() {
         "nodewarden.throttle",
         "nodewarden.throttle.cpu",
         "nodewarden.throttle.memory",
+        "nodewarden.exclusiveCpus",
     ] {
         let there = keys_in(text, section);
         let missing: Vec<String> = keys_of(section).into_iter().filter(|key| !there.contains(key)).collect();

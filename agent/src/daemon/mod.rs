@@ -10,6 +10,7 @@ mod context;
 mod devices;
 mod error;
 mod eviction;
+mod exclusive_cpus;
 mod footprint;
 mod gc;
 mod kubernetes;

@@ -11,6 +11,7 @@ mod daemons;
 mod destroy;
 pub(crate) mod devices;
 mod endpoints;
+mod exclusive_cpus;
 mod features;
 mod full_ring;
 pub(crate) mod gc;
@@ -102,6 +103,7 @@ pub fn tests() -> Vec<Test> {
         cgroup_life::TESTS,
         process::TESTS,
         cpu::TESTS,
+        exclusive_cpus::TESTS,
         network::TESTS,
         block::TESTS,
         reclaim::TESTS,

@@ -37,6 +37,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "memory_max_kills",
     "memory_high_throttles",
     "cpu_",
+    "exclusive_cpus_",
     "pids_",
     "cgroup_lifecycle",
     "process_",
