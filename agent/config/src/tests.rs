@@ -11,7 +11,7 @@ use super::*;
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
 fn read(body: &str) -> Result<Config, ConfigError> {
-    parse("test.yaml", &format!("{HEAD}{body}"), &Overrides::default())
+    node::tests::read(body)
 }
 
 fn problems(body: &str) -> Vec<String> {
@@ -109,24 +109,28 @@ fn the_sample_has_every_key_of_ours() {
 #[test]
 fn the_sample_has_every_key_of_the_kubelet_that_has_an_effect() {
     let there = keys_in(include_str!("../../../deploy/config.yaml"), "");
-    let body: String = kubelet::KEYS.iter().map(|key| format!("{key}: null\n")).collect();
-    let ignored = read(&body).map(|config| config.ignored).unwrap();
-    let read_here = kubelet::KEYS.iter().filter(|key| !ignored.iter().any(|own| own == *key));
+    let effective =
+        keys::all().filter(|key| matches!(key.meaning, keys::Meaning::Done(_)) && !key.path.contains('.'));
     // Named where nodewarden's own key is, and those of the reserved cgroups where they are required.
     let elsewhere = ["containerRuntimeEndpoint", "kubeReservedCgroup", "systemReservedCgroup"];
-    let missing: Vec<&&str> =
-        read_here.filter(|key| !elsewhere.contains(key) && !there.iter().any(|own| own == *key)).collect();
+    let missing: Vec<&str> = effective
+        .map(|key| key.path)
+        .filter(|key| {
+            !elsewhere.contains(key) && !keys::ELSEWHERE.contains(key) && !there.iter().any(|own| own == key)
+        })
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
 fn a_kubelets_file_is_read_as_it_is() {
     let config = read(
-        "podCIDR: x\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
+        "syncFrequency: 1m\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
          containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
     )
     .unwrap();
-    assert_eq!(config.ignored, ["featureGates.RotateKubeletServerCertificate", "podCIDR"]);
+    let ignored: Vec<&str> = config.ignored.iter().map(|own| own.key.as_str()).collect();
+    assert_eq!(ignored, ["featureGates.RotateKubeletServerCertificate", "syncFrequency"]);
     assert_eq!((config.node.max_pods, config.node.memory_qos), (50, true));
     let endpoint = config.runtime_endpoint.unwrap();
     assert_eq!(endpoint.path(), Path::new("/run/containerd/containerd.sock"));

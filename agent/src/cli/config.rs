@@ -1,6 +1,7 @@
-//! `nodewarden config`: checks a configuration file, and prints the settings that the agent would run with.
+//! `nodewarden config`: checks a configuration file, prints the settings that the agent would run with, and the schema.
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -8,9 +9,9 @@ use clap::{Args, Subcommand};
 use super::CliError;
 use super::output::stdout;
 use nodewarden_config as config;
-use nodewarden_config::Overrides;
+use nodewarden_config::{Checked, Overrides};
 
-/// Check a configuration file, or print the settings that the agent would run with
+/// Check a configuration file, print the settings that the agent would run with, or the schema of such files
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -19,7 +20,8 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Report all problems of a file at once; fails if there is one
+    /// Report all problems of a file at once, which fails if there is one; else list the keys that have an effect, and those
+    /// that have none, with the reason
     Check {
         /// KubeletConfiguration file with a `nodewarden:` section
         file: PathBuf,
@@ -27,6 +29,8 @@ enum ConfigCommand {
         #[arg(long, value_name = "DIR")]
         config_dir: Option<PathBuf>,
     },
+    /// Print the JSON schema of a configuration file: keys, types, ranges, defaults
+    Schema,
     /// Print every setting as a configuration file: the defaults, overridden by the file and the flags
     Show {
         /// KubeletConfiguration file with a `nodewarden:` section
@@ -44,7 +48,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
     let mut out = stdout();
     match &args.command {
         ConfigCommand::Check { file, config_dir } => {
-            let config = config::load(Some(file), config_dir.as_deref(), &Overrides::default())?;
+            let Checked { config, effective } =
+                config::check(Some(file), config_dir.as_deref(), &Overrides::default())?;
             match config_dir {
                 None => writeln!(out, "{} is valid", file.display())?,
                 Some(dir) => writeln!(out, "{} with {} is valid", file.display(), dir.display())?,
@@ -52,15 +57,23 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
             for renamed in &config.renamed {
                 writeln!(out, "{renamed}")?;
             }
-            if !config.ignored.is_empty() {
-                writeln!(out, "keys of the kubelet without effect here: {}", config.ignored.join(", "))?;
-            }
+            list(&mut out, "keys with an effect", &effective)?;
+            list(&mut out, "keys of the kubelet without effect here", &config.ignored)?;
         }
         ConfigCommand::Show { config, config_dir, overrides } => {
             let config = config::load(config.as_deref(), config_dir.as_deref(), overrides)?;
             out.write_all(config.to_yaml().as_bytes())?;
         }
+        ConfigCommand::Schema => writeln!(out, "{:#}", config::schema())?,
     }
     out.flush()?;
     Ok(())
+}
+
+/// One line for each under a title; nothing for none.
+fn list<T: Display>(out: &mut impl Write, title: &str, lines: &[T]) -> io::Result<()> {
+    if !lines.is_empty() {
+        writeln!(out, "{title}:")?;
+    }
+    lines.iter().try_for_each(|line| writeln!(out, "  {line}"))
 }

@@ -74,8 +74,8 @@ impl App {
         // First, so that a second agent is refused before it does anything.
         let endpoints = Endpoints::claim(config, runtime)?;
         let journal = Journal::open(&config.journal_dir(), config.journal)?;
-        for key in &config.ignored {
-            info!(key, "this kubelet setting has no effect here");
+        for own in &config.ignored {
+            info!(key = own.key, "this key of the kubelet has no effect here: {}", own.reason);
         }
         // Kernel programs report memory events before eviction is started.
         let wakeups = Wakeups::default();

@@ -1,0 +1,114 @@
+//! Every feature gate that is known here, and what it means.
+
+use super::FeatureGates;
+use GateMeaning::{Done, NoMeaning};
+
+/// A feature gate of the kubelet.
+#[derive(Debug)]
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means here.
+    pub meaning: GateMeaning,
+}
+
+/// What a feature gate means here.
+#[derive(Debug, Clone, Copy)]
+pub enum GateMeaning {
+    /// It changes what is done: its value, whether `AllAlpha` sets it, and what it does.
+    Done { place: fn(&mut FeatureGates) -> &mut bool, alpha: bool, about: &'static str },
+    /// It changes nothing, whether on or off; the reason.
+    NoMeaning(&'static str),
+}
+
+const fn gate(name: &'static str, meaning: GateMeaning) -> Gate {
+    Gate { name, meaning }
+}
+
+const ALWAYS: &str = "always on: what it stands for cannot be turned off";
+const BY_KEYS: &str = "always on: the keys of the file decide";
+const NOT_BUILT_IN: &str = "never on: pods that need it are refused";
+
+/// All of them, by name.
+pub static GATES: &[Gate] = &[
+    gate("CPUManagerPolicyAlphaOptions", NoMeaning(BY_KEYS)),
+    gate("CPUManagerPolicyBetaOptions", NoMeaning(BY_KEYS)),
+    gate("CPUManagerPolicyOptions", NoMeaning(BY_KEYS)),
+    gate("ContainerCheckpoint", NoMeaning("never on: containers cannot be checkpointed")),
+    gate(
+        "CustomCPUCFSQuotaPeriod",
+        Done {
+            place: |gates| &mut gates.custom_cpu_cfs_quota_period,
+            alpha: true,
+            about: "`cpuCFSQuotaPeriod` may be another one than 100ms",
+        },
+    ),
+    gate(
+        "DefaultPodSysctls",
+        Done {
+            place: |gates| &mut gates.default_pod_sysctls,
+            alpha: true,
+            about: "`defaultPodSysctls` may be set",
+        },
+    ),
+    gate("DynamicResourceAllocation", NoMeaning(NOT_BUILT_IN)),
+    gate(
+        "EventedPLEG",
+        NoMeaning("always on where the runtime reports events; the kernel reports what it sees itself"),
+    ),
+    gate("GracefulNodeShutdown", NoMeaning(BY_KEYS)),
+    gate("GracefulNodeShutdownBasedOnPodPriority", NoMeaning(BY_KEYS)),
+    gate(
+        "ImageMaximumGCAge",
+        Done {
+            place: |gates| &mut gates.image_maximum_gc_age,
+            alpha: false,
+            about: "`imageMaximumGCAge` may be set",
+        },
+    ),
+    gate("InPlacePodVerticalScaling", NoMeaning(ALWAYS)),
+    gate(
+        "KubeletCrashLoopBackOffMax",
+        Done {
+            place: |gates| &mut gates.crash_loop_back_off_max,
+            alpha: false,
+            about: "`crashLoopBackOff` may be set",
+        },
+    ),
+    gate("KubeletEnsureSecretPulledImages", NoMeaning("imagePullCredentialsVerificationPolicy decides")),
+    gate("KubeletTracing", NoMeaning("never on: the agent sends no traces")),
+    gate("LocalStorageCapacityIsolation", NoMeaning("localStorageCapacityIsolation decides")),
+    gate("MemoryManager", NoMeaning(BY_KEYS)),
+    gate(
+        "MemoryQoS",
+        Done {
+            place: |gates| &mut gates.memory_qos,
+            alpha: true,
+            about: "requests and limits of memory are also written as memory.min, memory.low and memory.high (KEP-2570)",
+        },
+    ),
+    gate("NodeLogQuery", NoMeaning("never on: queries of the node's logs are not built in")),
+    gate(
+        "NodeSwap",
+        Done { place: |gates| &mut gates.node_swap, alpha: false, about: "`memorySwap` may be set" },
+    ),
+    gate("ProcMountType", NoMeaning(NOT_BUILT_IN)),
+    gate(
+        "QOSReserved",
+        Done { place: |gates| &mut gates.qos_reserved, alpha: true, about: "`qosReserved` has an effect" },
+    ),
+    gate(
+        "ReduceDefaultCrashLoopBackOffDecay",
+        Done {
+            place: |gates| &mut gates.reduce_crash_loop_back_off,
+            alpha: true,
+            about: "CrashLoopBackOff begins with 1s and ends at 60s",
+        },
+    ),
+    gate("RotateKubeletServerCertificate", NoMeaning("always on: serverTLSBootstrap decides")),
+    gate("SidecarContainers", NoMeaning(ALWAYS)),
+    gate("TopologyManagerPolicyAlphaOptions", NoMeaning(BY_KEYS)),
+    gate("TopologyManagerPolicyBetaOptions", NoMeaning(BY_KEYS)),
+    gate("TopologyManagerPolicyOptions", NoMeaning(BY_KEYS)),
+    gate("UserNamespacesSupport", NoMeaning(NOT_BUILT_IN)),
+];
