@@ -52,7 +52,7 @@ impl FeatureGates {
     pub fn list(mut self) -> Vec<(&'static str, bool)> {
         let effective = GATES.iter().filter_map(|gate| match gate.meaning {
             GateMeaning::Done { place, .. } => Some((gate.name, *place(&mut self))),
-            GateMeaning::NoMeaning(_) => None,
+            GateMeaning::NoEffect(_) => None,
         });
         effective.collect()
     }
@@ -78,7 +78,7 @@ impl FeatureGates {
             let field = format!("featureGates.{name}");
             match GATES.iter().find(|gate| gate.name == name).map(|gate| gate.meaning) {
                 Some(GateMeaning::Done { place, .. }) => *place(&mut gates) = on,
-                Some(GateMeaning::NoMeaning(reason)) => top.without_effect(&field, reason),
+                Some(GateMeaning::NoEffect(reason)) => top.without_effect(&field, reason),
                 None => match meant(&name, GATES.iter().map(|gate| gate.name)) {
                     Some(near) => top.refuse(
                         &field,
@@ -112,7 +112,7 @@ mod tests {
                         let known = default.list().into_iter().find(|(name, _)| *name == gate.name);
                         assert_eq!(config.gates == default, known == Some((gate.name, on)), "{}", gate.name);
                     }
-                    GateMeaning::NoMeaning(reason) => {
+                    GateMeaning::NoEffect(reason) => {
                         assert_eq!(config.gates, default);
                         assert_eq!(config.ignored.len(), 1);
                         assert_eq!(

@@ -43,7 +43,7 @@ pub fn schema() -> Value {
     for key in keys::all() {
         let (shape, about) = match key.meaning {
             Meaning::Done(_) => continue,
-            Meaning::NoMeaning { shape, reason } => (shape, format!("No effect here: {reason}.")),
+            Meaning::NoEffect { shape, reason } => (shape, format!("No effect here: {reason}.")),
             Meaning::Refused { shape, expected, reason, .. } => {
                 (shape, format!("Only {expected}: {reason}."))
             }
@@ -141,7 +141,7 @@ fn name_gates(root: &mut Value) {
     let gates = GATES.iter().map(|gate| {
         let about = match gate.meaning {
             GateMeaning::Done { about, .. } => format!("With it, {about}."),
-            GateMeaning::NoMeaning(reason) => format!("No effect here: {reason}."),
+            GateMeaning::NoEffect(reason) => format!("No effect here: {reason}."),
         };
         (gate.name.to_owned(), json!({ "type": "boolean", "description": about }))
     });

@@ -40,6 +40,7 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
     footprint::use_one_heap();
     process::create_state_dir(&config.state_dir)?;
     process::unblock_signals()?;
+    process::limit_open_files(config.node.max_open_files);
     let runtime = process::server_threads()?;
     let outcome = {
         let _in_runtime = runtime.enter();

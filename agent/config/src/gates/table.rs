@@ -1,7 +1,7 @@
 //! Every feature gate that is known here, and what it means.
 
 use super::FeatureGates;
-use GateMeaning::{Done, NoMeaning};
+use GateMeaning::{Done, NoEffect};
 
 /// A feature gate of the kubelet.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum GateMeaning {
     /// It changes what is done: its value, whether `AllAlpha` sets it, and what it does.
     Done { place: fn(&mut FeatureGates) -> &mut bool, alpha: bool, about: &'static str },
     /// It changes nothing, whether on or off; the reason.
-    NoMeaning(&'static str),
+    NoEffect(&'static str),
 }
 
 const fn gate(name: &'static str, meaning: GateMeaning) -> Gate {
@@ -31,10 +31,10 @@ const NOT_BUILT_IN: &str = "never on: pods that need it are refused";
 
 /// All of them, by name.
 pub static GATES: &[Gate] = &[
-    gate("CPUManagerPolicyAlphaOptions", NoMeaning(BY_KEYS)),
-    gate("CPUManagerPolicyBetaOptions", NoMeaning(BY_KEYS)),
-    gate("CPUManagerPolicyOptions", NoMeaning(BY_KEYS)),
-    gate("ContainerCheckpoint", NoMeaning("never on: containers cannot be checkpointed")),
+    gate("CPUManagerPolicyAlphaOptions", NoEffect(BY_KEYS)),
+    gate("CPUManagerPolicyBetaOptions", NoEffect(BY_KEYS)),
+    gate("CPUManagerPolicyOptions", NoEffect(BY_KEYS)),
+    gate("ContainerCheckpoint", NoEffect("never on: containers cannot be checkpointed")),
     gate(
         "CustomCPUCFSQuotaPeriod",
         Done {
@@ -51,13 +51,13 @@ pub static GATES: &[Gate] = &[
             about: "`defaultPodSysctls` may be set",
         },
     ),
-    gate("DynamicResourceAllocation", NoMeaning(NOT_BUILT_IN)),
+    gate("DynamicResourceAllocation", NoEffect(NOT_BUILT_IN)),
     gate(
         "EventedPLEG",
-        NoMeaning("always on where the runtime reports events; the kernel reports what it sees itself"),
+        NoEffect("always on where the runtime reports events; the kernel reports what it sees itself"),
     ),
-    gate("GracefulNodeShutdown", NoMeaning(BY_KEYS)),
-    gate("GracefulNodeShutdownBasedOnPodPriority", NoMeaning(BY_KEYS)),
+    gate("GracefulNodeShutdown", NoEffect(BY_KEYS)),
+    gate("GracefulNodeShutdownBasedOnPodPriority", NoEffect(BY_KEYS)),
     gate(
         "ImageMaximumGCAge",
         Done {
@@ -66,7 +66,7 @@ pub static GATES: &[Gate] = &[
             about: "`imageMaximumGCAge` may be set",
         },
     ),
-    gate("InPlacePodVerticalScaling", NoMeaning(ALWAYS)),
+    gate("InPlacePodVerticalScaling", NoEffect(ALWAYS)),
     gate(
         "KubeletCrashLoopBackOffMax",
         Done {
@@ -75,10 +75,10 @@ pub static GATES: &[Gate] = &[
             about: "`crashLoopBackOff` may be set",
         },
     ),
-    gate("KubeletEnsureSecretPulledImages", NoMeaning("imagePullCredentialsVerificationPolicy decides")),
-    gate("KubeletTracing", NoMeaning("never on: the agent sends no traces")),
-    gate("LocalStorageCapacityIsolation", NoMeaning("localStorageCapacityIsolation decides")),
-    gate("MemoryManager", NoMeaning(BY_KEYS)),
+    gate("KubeletEnsureSecretPulledImages", NoEffect("imagePullCredentialsVerificationPolicy decides")),
+    gate("KubeletTracing", NoEffect("never on: the agent sends no traces")),
+    gate("LocalStorageCapacityIsolation", NoEffect("localStorageCapacityIsolation decides")),
+    gate("MemoryManager", NoEffect(BY_KEYS)),
     gate(
         "MemoryQoS",
         Done {
@@ -87,12 +87,12 @@ pub static GATES: &[Gate] = &[
             about: "requests and limits of memory are also written as memory.min, memory.low and memory.high (KEP-2570)",
         },
     ),
-    gate("NodeLogQuery", NoMeaning("never on: queries of the node's logs are not built in")),
+    gate("NodeLogQuery", NoEffect("never on: queries of the node's logs are not built in")),
     gate(
         "NodeSwap",
         Done { place: |gates| &mut gates.node_swap, alpha: false, about: "`memorySwap` may be set" },
     ),
-    gate("ProcMountType", NoMeaning(NOT_BUILT_IN)),
+    gate("ProcMountType", NoEffect(NOT_BUILT_IN)),
     gate(
         "QOSReserved",
         Done { place: |gates| &mut gates.qos_reserved, alpha: true, about: "`qosReserved` has an effect" },
@@ -105,10 +105,10 @@ pub static GATES: &[Gate] = &[
             about: "CrashLoopBackOff begins with 1s and ends at 60s",
         },
     ),
-    gate("RotateKubeletServerCertificate", NoMeaning("always on: serverTLSBootstrap decides")),
-    gate("SidecarContainers", NoMeaning(ALWAYS)),
-    gate("TopologyManagerPolicyAlphaOptions", NoMeaning(BY_KEYS)),
-    gate("TopologyManagerPolicyBetaOptions", NoMeaning(BY_KEYS)),
-    gate("TopologyManagerPolicyOptions", NoMeaning(BY_KEYS)),
-    gate("UserNamespacesSupport", NoMeaning(NOT_BUILT_IN)),
+    gate("RotateKubeletServerCertificate", NoEffect("always on: serverTLSBootstrap decides")),
+    gate("SidecarContainers", NoEffect(ALWAYS)),
+    gate("TopologyManagerPolicyAlphaOptions", NoEffect(BY_KEYS)),
+    gate("TopologyManagerPolicyBetaOptions", NoEffect(BY_KEYS)),
+    gate("TopologyManagerPolicyOptions", NoEffect(BY_KEYS)),
+    gate("UserNamespacesSupport", NoEffect(NOT_BUILT_IN)),
 ];

@@ -39,7 +39,10 @@ pub(super) static DONE: &[(&str, &str)] = &[
     ),
     ("containerLogMaxFiles", "Number of files kept of a container's log, including the one being written."),
     ("containerLogMaxSize", "Bytes from which on a container's log is rotated; below 0: never."),
-    ("containerLogMaxWorkers", "How many containers' logs are rotated at a time."),
+    (
+        "containerLogMaxWorkers",
+        "How many containers' logs are rotated at a time; more than 8 are not moved and compressed at once.",
+    ),
     ("containerLogMonitorInterval", "Time between two looks at the sizes of logs."),
     (
         "containerRuntimeEndpoint",

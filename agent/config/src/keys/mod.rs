@@ -35,7 +35,7 @@ pub enum Meaning {
     /// It has an effect, which the text describes. Its type and default are where it is read.
     Done(&'static str),
     /// It is accepted without an effect; the reason.
-    NoMeaning { shape: Shape, reason: &'static str },
+    NoEffect { shape: Shape, reason: &'static str },
     /// It is accepted only with values for which its absence would be the same, since ignoring others would break a promise.
     Refused { shape: Shape, accepts: fn(&Value) -> bool, expected: &'static str, reason: &'static str },
 }
@@ -72,10 +72,10 @@ pub fn unread(path: &str, value: &Value) -> Unread {
     match find(path).map(|key| key.meaning) {
         None => Unread::Unknown,
         Some(Meaning::Done(_)) => Unread::WithoutEffect("this version does not read it"),
-        Some(Meaning::NoMeaning { shape, .. } | Meaning::Refused { shape, .. }) if !shape.fits(value) => {
+        Some(Meaning::NoEffect { shape, .. } | Meaning::Refused { shape, .. }) if !shape.fits(value) => {
             Unread::Refused(shape.expected())
         }
-        Some(Meaning::NoMeaning { reason, .. }) => Unread::WithoutEffect(reason),
+        Some(Meaning::NoEffect { reason, .. }) => Unread::WithoutEffect(reason),
         Some(Meaning::Refused { accepts, expected, reason, .. }) => match accepts(value) {
             true => Unread::WithoutEffect(reason),
             false => Unread::Refused(format!("{expected}: {reason}")),

@@ -129,8 +129,10 @@ fn document() -> String {
         let _ = write!(text, "\n## {title}\n\n{head}\n|{}\n{}\n", "---|".repeat(columns), lines.join("\n"));
     };
     let done = |own: bool| {
-        let mut lines: Vec<String> = all()
-            .filter(|key| key.path.starts_with("nodewarden") == own)
+        let mut keys: Vec<Key> = all().filter(|key| key.path.starts_with("nodewarden") == own).collect();
+        keys.sort_unstable_by_key(|key| key.path.to_lowercase());
+        let lines: Vec<String> = keys
+            .iter()
             .filter_map(|key| match key.meaning {
                 Meaning::Done(about) => {
                     let node = key.path.split('.').fold(&schema, |node, part| &node["properties"][part]);
@@ -143,13 +145,12 @@ fn document() -> String {
                 _ => None,
             })
             .collect();
-        lines.sort_unstable_by_key(|line| line.to_lowercase());
         lines
     };
     rows("Keys of KubeletConfiguration that have an effect", "| key | default | what it does |", done(false));
     rows("Keys of the section `nodewarden`", "| key | default | what it does |", done(true));
     let none = WITHOUT_EFFECT.iter().filter_map(|key| match key.meaning {
-        Meaning::NoMeaning { reason, .. } => Some(format!("| `{}` | {} |", key.path, cell(reason))),
+        Meaning::NoEffect { reason, .. } => Some(format!("| `{}` | {} |", key.path, cell(reason))),
         _ => None,
     });
     rows("Keys without effect", "| key | why |", none.collect());
@@ -168,7 +169,7 @@ fn document() -> String {
             let alpha = if alpha { ", by `AllAlpha`" } else { ", by `AllBeta`" };
             format!("| `{}` | {default}{alpha} | {} |", gate.name, cell(about))
         }
-        GateMeaning::NoMeaning(reason) => format!("| `{}` | no effect | {} |", gate.name, cell(reason)),
+        GateMeaning::NoEffect(reason) => format!("| `{}` | no effect | {} |", gate.name, cell(reason)),
     });
     rows("Feature gates", "| gate | default | what it does, or why it does nothing |", gates.collect());
     text

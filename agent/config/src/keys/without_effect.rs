@@ -6,7 +6,7 @@ use super::{Key, Meaning};
 use crate::shape::Shape;
 
 const fn none(path: &'static str, shape: Shape, reason: &'static str) -> Key {
-    Key { path, meaning: Meaning::NoMeaning { shape, reason } }
+    Key { path, meaning: Meaning::NoEffect { shape, reason } }
 }
 
 const fn refused(
