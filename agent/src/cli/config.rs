@@ -48,17 +48,12 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
     let mut out = stdout();
     match &args.command {
         ConfigCommand::Check { file, config_dir } => {
-            let Checked { config, effective } =
-                config::check(Some(file), config_dir.as_deref(), &Overrides::default())?;
+            let checked = config::check(Some(file), config_dir.as_deref(), &Overrides::default())?;
             match config_dir {
                 None => writeln!(out, "{} is valid", file.display())?,
                 Some(dir) => writeln!(out, "{} with {} is valid", file.display(), dir.display())?,
             }
-            for renamed in &config.renamed {
-                writeln!(out, "{renamed}")?;
-            }
-            list(&mut out, "keys with an effect", &effective)?;
-            list(&mut out, "keys of the kubelet without effect here", &config.ignored)?;
+            write_keys(&mut out, &checked)?;
         }
         ConfigCommand::Show { config, config_dir, overrides } => {
             let config = config::load(config.as_deref(), config_dir.as_deref(), overrides)?;
@@ -70,10 +65,47 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// What the keys of a valid file do here: those that have another name now, those with an effect, those without.
+fn write_keys(out: &mut impl Write, checked: &Checked) -> io::Result<()> {
+    for renamed in &checked.config.renamed {
+        writeln!(out, "{renamed}")?;
+    }
+    list(out, "keys with an effect", &checked.effective)?;
+    list(out, "keys of the kubelet without effect here", &checked.config.ignored)
+}
+
 /// One line for each under a title; nothing for none.
 fn list<T: Display>(out: &mut impl Write, title: &str, lines: &[T]) -> io::Result<()> {
     if !lines.is_empty() {
         writeln!(out, "{title}:")?;
     }
     lines.iter().try_for_each(|line| writeln!(out, "  {line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_and_without_effect_are_listed_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.yaml");
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\nsyncFrequency: 1m\n\
+                    hairpinMode: none\nlogging: {format: json, flushFrequency: 5s}\nnodewarden: {mode: manage}\n";
+        std::fs::write(&file, text).unwrap();
+        let checked = config::check(Some(&file), None, &Overrides::default()).unwrap();
+        let mut out = Vec::new();
+        write_keys(&mut out, &checked).unwrap();
+        let expected = "keys with an effect:
+  maxPods
+  logging.format
+  nodewarden.mode
+keys of the kubelet without effect here:
+  logging.flushFrequency: every line is written at once
+  syncFrequency: pods are looked at when something of them changes; nodewarden.reconcileSeconds is how often all limits \
+are compared
+  hairpinMode: the container runtime sets up the network
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
 }

@@ -121,5 +121,7 @@ mod tests {
             (PODS, 110),
         ];
         assert_eq!(capacity(&machine, &settings), expected.map(|(name, n)| (name.to_owned(), n)).into());
+        let few = NodeSettings { pods_per_core: Some(5), ..settings };
+        assert_eq!(amount(&capacity(&machine, &few), PODS), 20);
     }
 }
