@@ -136,6 +136,53 @@ fn a_kubelets_file_is_read_as_it_is() {
     assert_eq!(endpoint.path(), Path::new("/run/containerd/containerd.sock"));
 }
 
+/// What kubeadm 1.36 writes into /var/lib/kubelet/config.yaml: everything that is not set is there as zero.
+#[test]
+fn kubeadms_file_is_read_as_it_is() {
+    let config = read(
+        "authentication:
+  anonymous: {enabled: false}
+  webhook: {cacheTTL: 0s, enabled: true}
+  x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}
+authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}}
+cgroupDriver: systemd
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+containerRuntimeEndpoint: unix:///var/run/containerd/containerd.sock
+crashLoopBackOff: {}
+evictionPressureTransitionPeriod: 0s
+fileCheckFrequency: 0s
+healthzBindAddress: 127.0.0.1
+healthzPort: 10248
+httpCheckFrequency: 0s
+imageMaximumGCAge: 0s
+imageMinimumGCAge: 0s
+logging:
+  flushFrequency: 0
+  options: {json: {infoBufferSize: '0'}, text: {infoBufferSize: '0'}}
+  verbosity: 0
+memorySwap: {}
+nodeStatusReportFrequency: 0s
+nodeStatusUpdateFrequency: 0s
+resolvConf: /run/systemd/resolve/resolv.conf
+rotateCertificates: true
+runtimeRequestTimeout: 0s
+shutdownGracePeriod: 0s
+shutdownGracePeriodCriticalPods: 0s
+staticPodPath: /etc/kubernetes/manifests
+streamingConnectionIdleTimeout: 0s
+syncFrequency: 0s
+volumeStatsAggPeriod: 0s
+",
+    )
+    .unwrap();
+    let ignored: Vec<&str> = config.ignored.iter().map(|own| own.key.as_str()).collect();
+    assert_eq!(
+        ignored,
+        ["logging.flushFrequency", "logging.options", "syncFrequency", "volumeStatsAggPeriod"]
+    );
+}
+
 #[test]
 fn the_agents_own_endpoint_overrides_the_kubelets() {
     let config = read("containerRuntimeEndpoint: unix:///a\nnodewarden: {runtimeEndpoint: /b}").unwrap();

@@ -92,7 +92,7 @@ fn what_would_break_a_promise_is_refused_with_the_reason() {
         (
             "imagePullCredentialsVerificationPolicy: AlwaysVerify",
             "imagePullCredentialsVerificationPolicy: AlwaysVerify: expected NeverVerify: pods use every image that is on \
-             the node, as with NeverVerify",
+             the node, without a key too (a kubelet from 1.35 on verifies what it has pulled)",
         ),
         ("hairpinMode: veth", "hairpinMode: veth: expected promiscuous-bridge, hairpin-veth or none"),
         ("iptablesDropBit: 32", "iptablesDropBit: 32: expected a whole number from 0 to 31"),

@@ -109,7 +109,7 @@ pub(super) static WITHOUT_EFFECT: &[Key] = &[
         },
         |value| value.as_str().is_some_and(|policy| policy.is_empty() || policy == "NeverVerify"),
         "NeverVerify",
-        "pods use every image that is on the node, as with NeverVerify",
+        "pods use every image that is on the node, without a key too (a kubelet from 1.35 on verifies what it has pulled)",
     ),
     refused(
         "preloadedImagesVerificationAllowlist",
