@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
+use crate::defaults as d;
 use crate::fields::{Fields, shown};
+use crate::reading::Reading;
+use crate::shape::Shape;
 use crate::show::{Map, pair};
-use crate::{Problem, defaults as d};
 
 /// Settings of device plugins and of device access control.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,10 +93,10 @@ impl Enforcement {
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=600;
 const GRACE_SECONDS: RangeInclusive<u64> = 0..=86_400;
 
-/// Reads the section; adds problems to `problems`.
-pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> DeviceSettings {
+/// Reads the section; adds what was found to `reading`.
+pub fn take(map: Mapping, reading: &mut Reading) -> DeviceSettings {
     let default = DeviceSettings::default();
-    let mut f = Fields::new("nodewarden.devices", map, Vec::new(), problems);
+    let mut f = Fields::new("nodewarden.devices", map, Vec::new(), reading);
     let settings = DeviceSettings {
         kubelet_dir: f.path("kubeletDir", d::KUBELET_DIR, d::KUBELET_DIR_BYTES),
         plugin_timeout: f.seconds("pluginTimeoutSeconds", default.plugin_timeout, &TIMEOUT_SECONDS),
@@ -110,12 +112,12 @@ pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> DeviceSettings {
 }
 
 fn enforcement(f: &mut Fields<'_>, key: &'static str) -> Option<Enforcement> {
-    f.text(key, "Off, Audit or Enforce", |t| t.parse::<Enforcement>().ok())
+    f.choice(key, &["Off", "Audit", "Enforce"], false)
 }
 
 fn extra(f: &mut Fields<'_>) -> BTreeMap<String, Vec<String>> {
     let mut extra = BTreeMap::new();
-    for (resource, paths) in f.section("extra") {
+    for (resource, paths) in f.map("extra", &Shape::List(&Shape::Text)) {
         let resource = shown(&resource);
         let field = format!("extra.{resource}");
         let listed = paths.as_sequence().map(|paths| paths.iter().map(Value::as_str).collect::<Vec<_>>());
@@ -168,10 +170,10 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (DeviceSettings, Vec<String>) {
-        let mut problems = Vec::new();
+        let mut reading = Reading::default();
         let map = serde_yaml_ng::from_str(text).expect("a mapping");
-        let settings = take(map, &mut problems);
-        (settings, problems.iter().map(ToString::to_string).collect())
+        let settings = take(map, &mut reading);
+        (settings, reading.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -9,9 +9,10 @@ use serde_yaml_ng::{Mapping, Value};
 use super::threshold::EvictionThreshold;
 use crate::fields::Fields;
 use crate::node::{Enforce, NodeSettings};
+use crate::reading::Reading;
 use crate::show::{Map, pair};
 use crate::threshold::{EvictionTexts, Signal, Threshold};
-use crate::{Problem, duration, threshold};
+use crate::{duration, threshold};
 
 /// Settings of eviction.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,8 +160,8 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
 }
 
 /// Reads the section, on top of the kubelet's keys.
-pub fn take_own(map: Mapping, eviction: EvictionSettings, problems: &mut Vec<Problem>) -> EvictionSettings {
-    let mut f = Fields::new("nodewarden.eviction", map, Vec::new(), problems);
+pub fn take_own(map: Mapping, eviction: EvictionSettings, reading: &mut Reading) -> EvictionSettings {
+    let mut f = Fields::new("nodewarden.eviction", map, Vec::new(), reading);
     let restart_evicted = f.flag("restartEvicted", eviction.restart_evicted);
     let manifests_critical = f.flag("manifestPodsCritical", eviction.manifests_critical);
     let (first, longest) = ("backOffSeconds", "maxBackOffSeconds");

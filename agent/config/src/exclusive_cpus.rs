@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_yaml_ng::Mapping;
 
-use crate::Problem;
 use crate::fields::Fields;
+use crate::reading::Reading;
 use crate::show::Map;
 
 /// Bounds on what others than the owner may use of an exclusive CPU. Beyond one of them the pod gets an event.
@@ -28,10 +28,10 @@ impl Default for ExclusiveCpuBounds {
 const PER_SECOND_MS: RangeInclusive<u64> = 0..=1000;
 const LONGEST_MS: RangeInclusive<u64> = 0..=60_000;
 
-/// Reads the section; adds problems to `problems`.
-pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> ExclusiveCpuBounds {
+/// Reads the section.
+pub fn take(map: Mapping, reading: &mut Reading) -> ExclusiveCpuBounds {
     let default = ExclusiveCpuBounds::default();
-    let mut f = Fields::new("nodewarden.exclusiveCpus", map, Vec::new(), problems);
+    let mut f = Fields::new("nodewarden.exclusiveCpus", map, Vec::new(), reading);
     let mut bound = |key, default, range| {
         let milliseconds = f.number(key, shown(default), range);
         (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
@@ -58,9 +58,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (ExclusiveCpuBounds, Vec<String>) {
-        let mut problems = Vec::new();
-        let bounds = take(serde_yaml_ng::from_str(text).expect("a mapping"), &mut problems);
-        (bounds, problems.iter().map(ToString::to_string).collect())
+        let mut reading = Reading::default();
+        let bounds = take(serde_yaml_ng::from_str(text).expect("a mapping"), &mut reading);
+        (bounds, reading.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
     fn what_is_shown_reads_back_the_same() {
         for text in ["{}", "{longestMilliseconds: 0}", "{disturbedMillisecondsPerSecond: 1000}"] {
             let (bounds, _) = read(text);
-            assert_eq!(take(show(&bounds), &mut Vec::new()), bounds, "{text}");
+            assert_eq!(take(show(&bounds), &mut Reading::default()), bounds, "{text}");
         }
     }
 

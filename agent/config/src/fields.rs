@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::kubelet::meant;
+use super::keys::{self, Unread};
+use super::reading::{ReadKey, Reading, WithoutEffect};
+use super::section::SECTION;
+use super::shape::Shape;
 use super::{Problem, duration};
 
-/// A mapping being read. Keys that are never read are reported as unknown.
+/// A mapping being read. Keys that are never read are reported: as without effect, or as unknown.
 pub struct Fields<'p> {
     /// Path of the mapping, empty at the top.
     prefix: String,
@@ -18,7 +21,7 @@ pub struct Fields<'p> {
     known: Vec<&'static str>,
     /// Keys set by a flag, with the flag's name.
     flags: Vec<(&'static str, &'static str)>,
-    problems: &'p mut Vec<Problem>,
+    reading: &'p mut Reading,
 }
 
 impl<'p> Fields<'p> {
@@ -26,9 +29,9 @@ impl<'p> Fields<'p> {
         prefix: &str,
         map: Mapping,
         flags: Vec<(&'static str, &'static str)>,
-        problems: &'p mut Vec<Problem>,
+        reading: &'p mut Reading,
     ) -> Self {
-        Self { prefix: prefix.to_owned(), map, known: Vec::new(), flags, problems }
+        Self { prefix: prefix.to_owned(), map, known: Vec::new(), flags, reading }
     }
 
     fn field(&self, key: &str) -> String {
@@ -38,37 +41,51 @@ impl<'p> Fields<'p> {
         join(&self.prefix, key)
     }
 
-    /// The raw value; `None` if it is absent or null.
-    pub fn take(&mut self, key: &'static str) -> Option<Value> {
+    /// The raw value; `None` if it is absent or null. `expected` describes valid values beyond the shape.
+    pub fn take(&mut self, key: &'static str, shape: Shape, expected: &str) -> Option<Value> {
         self.known.push(key);
-        self.map.shift_remove(key).filter(|v| !v.is_null())
+        let value = self.map.shift_remove(key).filter(|v| !v.is_null());
+        self.reading.keys.push(ReadKey {
+            path: join(&self.prefix, key),
+            shape,
+            expected: expected.to_owned(),
+            given: value.is_some(),
+        });
+        value
     }
 
     /// Records that the value of `key` is invalid.
     pub fn refuse(&mut self, key: &str, value: &str, expected: &str) {
         let field = self.field(key);
-        self.problems.push(Problem::new(&field, value, expected));
+        self.reading.problems.push(Problem::new(&field, value, expected));
     }
 
     /// Whether a problem of `key` was already recorded.
     pub fn has_problem(&self, key: &str) -> bool {
         let field = self.field(key);
-        self.problems.iter().any(|p| p.field == field)
+        self.reading.problems.iter().any(|p| p.field == field)
     }
 
     /// Adds problems found elsewhere.
     pub fn refuse_all(&mut self, found: Vec<Problem>) {
-        self.problems.extend(found);
+        self.reading.problems.extend(found);
+    }
+
+    /// Records that this key of the file has no effect here.
+    pub fn without_effect(&mut self, key: &str, reason: &str) {
+        let key = join(&self.prefix, key);
+        self.reading.without_effect.push(WithoutEffect { key, reason: reason.to_owned() });
     }
 
     /// The value as read by `read`; if it is invalid, records a problem and returns the default.
     fn read<T>(
         &mut self,
         key: &'static str,
+        shape: Shape,
         expected: &str,
         read: impl Fn(&Value) -> Option<T>,
     ) -> Option<T> {
-        let value = self.take(key)?;
+        let value = self.take(key, shape, expected)?;
         let found = read(&value);
         if found.is_none() {
             self.refuse(key, &shown(&value), expected);
@@ -83,16 +100,31 @@ impl<'p> Fields<'p> {
         expected: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        self.read(key, expected, |v| v.as_str().and_then(&parse))
+        self.read(key, Shape::Text, expected, |v| v.as_str().and_then(&parse))
+    }
+
+    /// One of these names; none if absent, or empty where `empty` says that this means the default.
+    pub fn choice<T: std::str::FromStr>(
+        &mut self,
+        key: &'static str,
+        names: &'static [&'static str],
+        empty: bool,
+    ) -> Option<T> {
+        let shape = Shape::OneOf { names, empty };
+        let read = |value: &Value| match value.as_str()? {
+            "" if empty => Some(None),
+            name => names.contains(&name).then(|| name.parse().ok().map(Some)).flatten(),
+        };
+        self.read(key, shape, &shape.expected(), read).flatten()
     }
 
     pub fn flag(&mut self, key: &'static str, default: bool) -> bool {
-        self.read(key, "true or false", Value::as_bool).unwrap_or(default)
+        self.optional_flag(key).unwrap_or(default)
     }
 
     /// A boolean; `None` if it is absent.
     pub fn optional_flag(&mut self, key: &'static str) -> Option<bool> {
-        self.read(key, "true or false", Value::as_bool)
+        self.read(key, Shape::Switch, "true or false", Value::as_bool)
     }
 
     pub fn path(&mut self, key: &'static str, default: &str, max_bytes: usize) -> PathBuf {
@@ -108,8 +140,13 @@ impl<'p> Fields<'p> {
     }
 
     pub fn number(&mut self, key: &'static str, default: u64, range: &RangeInclusive<u64>) -> u64 {
-        let expected = whole_number(range);
-        self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).unwrap_or(default)
+        self.optional_number(key, range).unwrap_or(default)
+    }
+
+    /// A whole number; none if absent.
+    pub fn optional_number(&mut self, key: &'static str, range: &RangeInclusive<u64>) -> Option<u64> {
+        let shape = Shape::up_to(range);
+        self.read(key, shape, &shape.expected(), |v| v.as_u64().filter(|n| range.contains(n)))
     }
 
     /// A time in whole seconds.
@@ -119,35 +156,50 @@ impl<'p> Fields<'p> {
 
     /// A time in whole seconds; none if absent.
     pub fn optional_seconds(&mut self, key: &'static str, range: &RangeInclusive<u64>) -> Option<Duration> {
-        let expected = whole_number(range);
-        self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).map(Duration::from_secs)
+        self.optional_number(key, range).map(Duration::from_secs)
     }
 
     /// A whole number that may be negative; none if absent.
     pub fn integer(&mut self, key: &'static str, expected: &str, range: &RangeInclusive<i64>) -> Option<i64> {
-        self.read(key, expected, |v| v.as_i64().filter(|n| range.contains(n)))
+        let shape = Shape::Integer { least: *range.start(), most: *range.end() };
+        self.read(key, shape, expected, |v| v.as_i64().filter(|n| range.contains(n)))
     }
 
     /// A number that `fits`; none if absent.
     pub fn float(&mut self, key: &'static str, expected: &str, fits: impl Fn(f64) -> bool) -> Option<f64> {
-        self.read(key, expected, |v| v.as_f64().filter(|n| fits(*n)))
+        self.read(key, Shape::Number, expected, |v| v.as_f64().filter(|n| fits(*n)))
     }
 
     /// A time that is not negative, written as Go writes it (`1m30s`); none if absent.
     pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
-        self.text(key, "a time like 20s or 1m30s", duration::parse)
+        self.duration_if(key, &Shape::Duration.expected(), |_| true)
+    }
+
+    /// Such a time that `fits`; none if absent.
+    pub fn duration_if(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        fits: impl Fn(&Duration) -> bool,
+    ) -> Option<Duration> {
+        self.read(key, Shape::Duration, expected, |v| v.as_str().and_then(duration::parse).filter(&fits))
     }
 
     /// A list of texts; none if absent.
     pub fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
-        self.read(key, "a list of texts", |v| {
+        self.texts_of(key, &Shape::Text)
+    }
+
+    /// A list of texts, which should be of this shape; none if absent. The caller checks each.
+    pub fn texts_of(&mut self, key: &'static str, each: &'static Shape) -> Option<Vec<String>> {
+        self.read(key, Shape::List(each), "a list of texts", |v| {
             v.as_sequence()?.iter().map(|i| i.as_str().map(str::to_owned)).collect()
         })
     }
 
     /// A mapping of texts to texts; none if absent. Entries that are not texts are noted and left out.
     pub fn text_map(&mut self, key: &'static str) -> Option<BTreeMap<String, String>> {
-        let map = self.read(key, "a mapping", |v| v.as_mapping().cloned())?;
+        let map = self.read(key, Shape::Map(&Shape::Text), "a mapping", |v| v.as_mapping().cloned())?;
         let mut texts = BTreeMap::new();
         for (name, value) in map {
             let name = shown(&name);
@@ -164,7 +216,7 @@ impl<'p> Fields<'p> {
     /// A mapping of names to true or false; empty if absent. Other entries are noted and left out.
     pub fn switches(&mut self, key: &'static str) -> BTreeMap<String, bool> {
         let mut switches = BTreeMap::new();
-        for (name, value) in self.section(key) {
+        for (name, value) in self.map(key, &Shape::Switch) {
             let name = shown(&name);
             match value {
                 Value::Bool(on) => {
@@ -184,35 +236,67 @@ impl<'p> Fields<'p> {
         range: &RangeInclusive<u64>,
         more: (&str, impl Fn(u64) -> bool),
     ) -> u64 {
-        let expected =
-            format!("{}bytes from {} to {}, as a number or like 16Mi", more.0, range.start(), range.end());
-        self.read(key, &expected, |v| size(v).filter(|n| range.contains(n) && more.1(*n))).unwrap_or(default)
+        let shape = Shape::Bytes { least: *range.start(), most: *range.end() };
+        let expected = format!("{}{}", more.0, shape.expected());
+        let read = |v: &Value| size(v).filter(|n| range.contains(n) && more.1(*n));
+        self.read(key, shape, &expected, read).unwrap_or(default)
     }
 
-    /// A mapping inside; empty if absent.
+    /// A mapping of any names to values of this shape, which the caller checks; empty if absent.
+    pub fn map(&mut self, key: &'static str, each: &'static Shape) -> Mapping {
+        let read = |v: &Value| v.as_mapping().cloned();
+        self.read(key, Shape::Map(each), "a mapping", read).unwrap_or_default()
+    }
+
+    /// A list of values of this shape, which the caller checks; empty if absent.
+    pub fn list(&mut self, key: &'static str, each: &'static Shape, expected: &str) -> Vec<Value> {
+        self.read(key, Shape::List(each), expected, |v| v.as_sequence().cloned()).unwrap_or_default()
+    }
+
+    /// A mapping inside, whose keys are then read by [`Fields`] of its own; empty if absent.
     pub fn section(&mut self, key: &'static str) -> Mapping {
-        self.read(key, "a mapping", |v| v.as_mapping().cloned()).unwrap_or_default()
+        self.read(key, Shape::Section, "a mapping", |v| v.as_mapping().cloned()).unwrap_or_default()
     }
 
-    /// The keys that were not read, with their values as shown in problems.
-    pub fn rest(&self) -> Vec<(String, String)> {
-        self.map.iter().map(|(k, v)| (shown(k), shown(v))).collect()
+    /// The fields of a mapping inside; empty if absent.
+    pub fn inside(&mut self, key: &'static str) -> Fields<'_> {
+        let map = self.section(key);
+        Fields::new(&join(&self.prefix, key), map, Vec::new(), self.reading)
     }
 
-    /// Ends the reading; records a problem for every key that was not read.
+    /// Ends the reading. Every key that was not read is without effect, or a problem: by the table of the kubelet's keys
+    /// ([`keys::unread`]), and as unknown where it is not in there.
     pub fn finish(mut self) {
-        for (key, _) in self.rest() {
-            let expected = match meant(&key, self.known.iter().copied()) {
-                Some(near) => format!("a known key (did you mean {near}?)"),
-                None => format!("one of {}", self.known.join(", ")),
-            };
-            self.refuse(&key, "unknown key", &expected);
+        for (key, value) in std::mem::take(&mut self.map) {
+            let key = shown(&key);
+            if value.is_null() && keys::find(&join(&self.prefix, &key)).is_some() {
+                continue;
+            }
+            match keys::unread(&join(&self.prefix, &key), &value) {
+                Unread::WithoutEffect(reason) => self.without_effect(&key, reason),
+                Unread::Refused(expected) => self.refuse(&key, &shown(&value), &expected),
+                Unread::Unknown => {
+                    let expected = self.expected_instead_of(&key);
+                    self.refuse(&key, "unknown key", &expected);
+                }
+            }
         }
     }
-}
 
-fn whole_number(range: &RangeInclusive<u64>) -> String {
-    format!("a whole number from {} to {}", range.start(), range.end())
+    fn expected_instead_of(&self, key: &str) -> String {
+        let top = self.prefix.is_empty();
+        let near = match top {
+            true => keys::meant(key, keys::top_level().chain(["apiVersion", "kind"])),
+            false => keys::meant(key, self.known.iter().copied()),
+        };
+        match (near, top) {
+            (Some(near), true) => format!("a key of {} (did you mean {near}?)", keys::KIND),
+            (Some(near), false) => format!("a known key (did you mean {near}?)"),
+            (None, true) => format!("a key of {} or {SECTION}", keys::KIND),
+            (None, false) if self.known.len() == 1 => self.known.concat(),
+            (None, false) => format!("one of {}", self.known.join(", ")),
+        }
+    }
 }
 
 /// Path of `key` in the mapping at `prefix`.

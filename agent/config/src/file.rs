@@ -9,9 +9,18 @@ use nodewarden_manifest::manifest::{LARGEST_EXPANDED, aliases_fit};
 
 use super::fields::{Fields, shown};
 use super::merge::Layers;
+use super::reading::Reading;
 use super::section::{self, SECTION};
-use super::{Config, ConfigError, Overrides, Problem, dropin, kubelet};
-use super::{eviction, kubelet_keys, renamed};
+use super::{Config, ConfigError, Overrides, Problem, dropin, eviction, keys, kubelet_keys, renamed};
+
+/// A valid configuration, and what was read to make it.
+#[derive(Debug)]
+pub struct Checked {
+    /// The configuration.
+    pub config: Config,
+    /// Paths of the keys with a value in the files or by a flag that have an effect, in the order in which they are read.
+    pub effective: Vec<String>,
+}
 
 /// Reads the file, if one is given, lays the files of the drop-in directory over it, and then the flags.
 ///
@@ -19,6 +28,18 @@ use super::{eviction, kubelet_keys, renamed};
 /// The file or the directory cannot be read, the file is not YAML, or something in the files or the flags is not valid:
 /// then every problem at once.
 pub fn load(file: Option<&Path>, directory: Option<&Path>, flags: &Overrides) -> Result<Config, ConfigError> {
+    check(file, directory, flags).map(|checked| checked.config)
+}
+
+/// As [`load`], with the keys that have an effect.
+///
+/// # Errors
+/// As [`load`].
+pub fn check(
+    file: Option<&Path>,
+    directory: Option<&Path>,
+    flags: &Overrides,
+) -> Result<Checked, ConfigError> {
     let mut problems = Vec::new();
     let mut origin = "the command line".to_owned();
     let mut layers = Layers::new(None, Mapping::new());
@@ -62,7 +83,7 @@ pub fn load(file: Option<&Path>, directory: Option<&Path>, flags: &Overrides) ->
 pub fn parse(origin: &str, text: &str, flags: &Overrides) -> Result<Config, ConfigError> {
     let mut problems = Vec::new();
     let map = content(yaml(origin, text)?, &mut problems);
-    build(origin, Layers::new(None, map), problems, flags)
+    build(origin, Layers::new(None, map), problems, flags).map(|checked| checked.config)
 }
 
 /// The file's value. Refused before any of it is made if aliases expand it to too much.
@@ -99,12 +120,12 @@ fn content(value: Value, problems: &mut Vec<Problem>) -> Mapping {
         Value::Mapping(map) => map,
         Value::Null => Mapping::new(),
         other => {
-            let expected = format!("a mapping of kind {}", kubelet::KIND);
+            let expected = format!("a mapping of kind {}", keys::KIND);
             problems.push(Problem::new("file", &shown(&other), &expected));
             return Mapping::new();
         }
     };
-    for (key, expected) in [("apiVersion", kubelet::API_VERSION), ("kind", kubelet::KIND)] {
+    for (key, expected) in [("apiVersion", keys::API_VERSION), ("kind", keys::KIND)] {
         match map.shift_remove(key) {
             Some(v) if v.as_str() == Some(expected) => {}
             Some(v) => problems.push(Problem::new(key, &shown(&v), expected)),
@@ -118,38 +139,32 @@ fn content(value: Value, problems: &mut Vec<Problem>) -> Mapping {
 fn build(
     origin: &str,
     layers: Layers,
-    mut problems: Vec<Problem>,
+    problems: Vec<Problem>,
     flags: &Overrides,
-) -> Result<Config, ConfigError> {
-    let mut map = layers.into_map();
-    flags.kubelet.lay_over(&mut map, &mut problems);
-    let mut top = Fields::new("", map, Vec::new(), &mut problems);
-    let mut section = top.section(SECTION);
-    let kubelet_endpoint = section::endpoint(&mut top, kubelet::RUNTIME_ENDPOINT);
-    let mut ignored = Vec::new();
-    let taken = kubelet_keys::take(&mut top, &mut ignored);
-    for (key, _) in top.rest() {
-        if kubelet::knows(&key) {
-            ignored.push(key);
-        } else {
-            let known = kubelet::KEYS.iter().copied().chain([SECTION, "apiVersion", "kind"]);
-            let expected = match kubelet::meant(&key, known) {
-                Some(near) => format!("a key of {} (did you mean {near}?)", kubelet::KIND),
-                None => format!("a key of {} or {SECTION}", kubelet::KIND),
-            };
-            top.refuse(&key, "unknown key", &expected);
-        }
+) -> Result<Checked, ConfigError> {
+    let mut reading = Reading { problems, ..Reading::default() };
+    let config = read(layers.into_map(), &mut reading, flags);
+    if reading.problems.is_empty() {
+        Ok(Checked { config, effective: reading.effective() })
+    } else {
+        Err(ConfigError::Invalid { origin: origin.to_owned(), problems: reading.problems })
     }
-    let renamed = renamed::replace(&mut section, &mut problems);
-    let mut config = section::take(section, taken, flags, &mut problems);
+}
+
+/// Reads every key. With problems in `reading` the result has defaults in their place.
+pub fn read(mut map: Mapping, reading: &mut Reading, flags: &Overrides) -> Config {
+    flags.kubelet.lay_over(&mut map, &mut reading.problems);
+    let mut top = Fields::new("", map, Vec::new(), reading);
+    let mut section = top.section(SECTION);
+    let kubelet_endpoint = section::endpoint(&mut top, keys::RUNTIME_ENDPOINT);
+    let taken = kubelet_keys::take(&mut top);
+    top.finish();
+    let renamed = renamed::replace(&mut section, &mut reading.problems);
+    let mut config = section::take(section, taken, flags, reading);
     config.runtime_endpoint = config.runtime_endpoint.or(kubelet_endpoint);
     config.flags_without_effect = flags.kubelet.without_effect();
-    config.ignored = ignored;
+    config.ignored = std::mem::take(&mut reading.without_effect);
     config.renamed = renamed;
-    flags.kubelet.name(&mut problems);
-    if problems.is_empty() {
-        Ok(config)
-    } else {
-        Err(ConfigError::Invalid { origin: origin.to_owned(), problems })
-    }
+    flags.kubelet.name(&mut reading.problems);
+    config
 }

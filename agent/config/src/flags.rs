@@ -31,7 +31,7 @@ impl KubeletFlags {
                     problems.push(refuse(&format!("{only}: nothing else is built in")));
                 }
                 Meaning::Refused(expected) => problems.push(refuse(expected)),
-                Meaning::Only(_) | Meaning::NoEffect(_) | Meaning::Verbosity => {}
+                Meaning::Only(_) | Meaning::NoEffect(_) => {}
             }
         }
     }
@@ -58,12 +58,6 @@ impl KubeletFlags {
             _ => None,
         });
         texts.collect()
-    }
-
-    /// The number of `--v`, by which a kubelet chooses what it logs; `None` if it is not given or no number.
-    pub fn verbosity(&self) -> Option<u32> {
-        let (_, texts) = self.0.iter().find(|(flag, _)| flag.name == table::VERBOSITY)?;
-        texts.last()?.parse().ok()
     }
 }
 

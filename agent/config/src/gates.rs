@@ -1,7 +1,10 @@
 //! Feature gates: those of the kubelet's that change what is done here.
 
+pub(crate) mod table;
+
 use crate::fields::Fields;
-use crate::kubelet::meant;
+use crate::keys::meant;
+use table::{GATES, GateMeaning};
 
 /// The kubelet's feature gates that are known here, with its defaults (pkg/features/kube_features.go, 1.35).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +15,8 @@ pub struct FeatureGates {
     pub cpu_manager_policy_beta_options: bool,
     /// `CustomCPUCFSQuotaPeriod`: `cpuCFSQuotaPeriod` may be set.
     pub custom_cpu_cfs_quota_period: bool,
+    /// `DefaultPodSysctls` (KEP-5996): `defaultPodSysctls` may be set.
+    pub default_pod_sysctls: bool,
     /// `DisableCPUQuotaWithExclusiveCPUs`: containers with CPUs of their own have no CPU quota.
     pub disable_cpu_quota_with_exclusive_cpus: bool,
     /// `KubeletCrashLoopBackOffMax` (KEP-4603): `crashLoopBackOff` may be set.
@@ -36,6 +41,7 @@ impl Default for FeatureGates {
             cpu_manager_policy_alpha_options: false,
             cpu_manager_policy_beta_options: true,
             custom_cpu_cfs_quota_period: false,
+            default_pod_sysctls: false,
             disable_cpu_quota_with_exclusive_cpus: true,
             crash_loop_back_off_max: true,
             image_maximum_gc_age: true,
@@ -50,76 +56,93 @@ impl Default for FeatureGates {
 
 /// Name that sets all alpha gates that are not set individually.
 const ALL_ALPHA: &str = "AllAlpha";
-
-const NAMES: [&str; 12] = [
-    ALL_ALPHA,
-    "CPUManagerPolicyAlphaOptions",
-    "CPUManagerPolicyBetaOptions",
-    "CustomCPUCFSQuotaPeriod",
-    "DisableCPUQuotaWithExclusiveCPUs",
-    "KubeletCrashLoopBackOffMax",
-    "ImageMaximumGCAge",
-    "MemoryQoS",
-    "NodeSwap",
-    "PodLevelResourceManagers",
-    "QOSReserved",
-    "ReduceDefaultCrashLoopBackOffDecay",
-];
+/// The same for beta gates; those that have an effect here are on by default.
+const ALL_BETA: &str = "AllBeta";
 
 impl FeatureGates {
-    /// Name and state of each gate.
-    pub fn list(self) -> [(&'static str, bool); 11] {
-        [
-            ("CPUManagerPolicyAlphaOptions", self.cpu_manager_policy_alpha_options),
-            ("CPUManagerPolicyBetaOptions", self.cpu_manager_policy_beta_options),
-            ("CustomCPUCFSQuotaPeriod", self.custom_cpu_cfs_quota_period),
-            ("DisableCPUQuotaWithExclusiveCPUs", self.disable_cpu_quota_with_exclusive_cpus),
-            ("KubeletCrashLoopBackOffMax", self.crash_loop_back_off_max),
-            ("ImageMaximumGCAge", self.image_maximum_gc_age),
-            ("MemoryQoS", self.memory_qos),
-            ("NodeSwap", self.node_swap),
-            ("PodLevelResourceManagers", self.pod_level_resource_managers),
-            ("QOSReserved", self.qos_reserved),
-            ("ReduceDefaultCrashLoopBackOffDecay", self.reduce_crash_loop_back_off),
-        ]
+    /// Name and state of each gate that has an effect.
+    pub fn list(mut self) -> Vec<(&'static str, bool)> {
+        let effective = GATES.iter().filter_map(|gate| match gate.meaning {
+            GateMeaning::Done { place, .. } => Some((gate.name, *place(&mut self))),
+            GateMeaning::NoEffect(_) => None,
+        });
+        effective.collect()
     }
 
-    /// Reads `featureGates`; gates without effect here are added to `ignored`.
-    pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> Self {
+    /// Reads `featureGates`.
+    pub fn take(top: &mut Fields<'_>) -> Self {
         let mut gates = Self::default();
         let given = top.switches("featureGates");
-        if let Some(&alpha) = given.get(ALL_ALPHA) {
-            gates.cpu_manager_policy_alpha_options = alpha;
-            gates.pod_level_resource_managers = alpha;
-            gates.custom_cpu_cfs_quota_period = alpha;
-            gates.memory_qos = alpha;
-            gates.qos_reserved = alpha;
-            gates.reduce_crash_loop_back_off = alpha;
+        for (group, of_alpha) in [(ALL_ALPHA, true), (ALL_BETA, false)] {
+            let Some(on) = given.get(group) else { continue };
+            for gate in GATES {
+                if let GateMeaning::Done { place, alpha, .. } = gate.meaning
+                    && alpha == of_alpha
+                {
+                    *place(&mut gates) = *on;
+                }
+            }
         }
         for (name, on) in given {
-            match name.as_str() {
-                ALL_ALPHA => {}
-                "CPUManagerPolicyAlphaOptions" => gates.cpu_manager_policy_alpha_options = on,
-                "CPUManagerPolicyBetaOptions" => gates.cpu_manager_policy_beta_options = on,
-                "DisableCPUQuotaWithExclusiveCPUs" => gates.disable_cpu_quota_with_exclusive_cpus = on,
-                "PodLevelResourceManagers" => gates.pod_level_resource_managers = on,
-                "CustomCPUCFSQuotaPeriod" => gates.custom_cpu_cfs_quota_period = on,
-                "KubeletCrashLoopBackOffMax" => gates.crash_loop_back_off_max = on,
-                "ReduceDefaultCrashLoopBackOffDecay" => gates.reduce_crash_loop_back_off = on,
-                "ImageMaximumGCAge" => gates.image_maximum_gc_age = on,
-                "MemoryQoS" => gates.memory_qos = on,
-                "NodeSwap" => gates.node_swap = on,
-                "QOSReserved" => gates.qos_reserved = on,
-                other => match meant(other, NAMES) {
+            if name == ALL_ALPHA || name == ALL_BETA {
+                continue;
+            }
+            let field = format!("featureGates.{name}");
+            match GATES.iter().find(|gate| gate.name == name).map(|gate| gate.meaning) {
+                Some(GateMeaning::Done { place, .. }) => *place(&mut gates) = on,
+                Some(GateMeaning::NoEffect(reason)) => top.without_effect(&field, reason),
+                None => match meant(&name, GATES.iter().map(|gate| gate.name)) {
                     Some(near) => top.refuse(
-                        &format!("featureGates.{other}"),
+                        &field,
                         "unknown feature gate",
                         &format!("a feature gate of the kubelet (did you mean {near}?)"),
                     ),
-                    None => ignored.push(format!("featureGates.{other}")),
+                    None => top.without_effect(&field, "no feature gate that changes what is done here"),
                 },
             }
         }
         gates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::tests::read;
+
+    /// Turned to what it is not by default, every gate of the table that has an effect changes the settings, and no other
+    /// one does.
+    #[test]
+    fn the_gates_with_an_effect_are_those_of_the_table() {
+        let default = read("").unwrap().gates;
+        for gate in GATES {
+            for on in [true, false] {
+                let config = read(&format!("featureGates: {{{}: {on}}}", gate.name)).unwrap();
+                match gate.meaning {
+                    GateMeaning::Done { .. } => {
+                        assert!(config.ignored.is_empty(), "{}", gate.name);
+                        let known = default.list().into_iter().find(|(name, _)| *name == gate.name);
+                        assert_eq!(config.gates == default, known == Some((gate.name, on)), "{}", gate.name);
+                    }
+                    GateMeaning::NoEffect(reason) => {
+                        assert_eq!(config.gates, default);
+                        assert_eq!(config.ignored.len(), 1);
+                        assert_eq!(
+                            config.ignored[0].to_string(),
+                            format!("featureGates.{}: {reason}", gate.name)
+                        );
+                    }
+                }
+            }
+        }
+        assert!(GATES.windows(2).all(|pair| pair[0].name < pair[1].name), "sorted, each once");
+    }
+
+    #[test]
+    fn groups_set_what_is_not_set_by_name() {
+        let gates = |body: &str| read(&format!("featureGates: {{{body}}}")).unwrap().gates;
+        let alpha = gates("AllAlpha: true, MemoryQoS: false");
+        assert!(alpha.qos_reserved && alpha.custom_cpu_cfs_quota_period && !alpha.memory_qos);
+        assert_eq!(alpha.node_swap, FeatureGates::default().node_swap);
     }
 }

@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 use nodewarden_model::GcSettings;
 use serde_yaml_ng::{Mapping, Value};
 
+use crate::duration;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
+use crate::reading::Reading;
 use crate::show::Map;
-use crate::{Problem, duration};
 
 const HIGH: &str = "imageGCHighThresholdPercent";
 const LOW: &str = "imageGCLowThresholdPercent";
@@ -43,8 +44,8 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> GcSettings {
 }
 
 /// Reads the section, on top of the kubelet's keys.
-pub fn take_own(map: Mapping, gc: GcSettings, problems: &mut Vec<Problem>) -> GcSettings {
-    let mut f = Fields::new("nodewarden.gc", map, Vec::new(), problems);
+pub fn take_own(map: Mapping, gc: GcSettings, reading: &mut Reading) -> GcSettings {
+    let mut f = Fields::new("nodewarden.gc", map, Vec::new(), reading);
     let settings = GcSettings {
         period: f.seconds("periodSeconds", gc.period, &PERIOD_SECONDS),
         max_per_pod_container: bound(&mut f, "maxPerPodContainer", gc.max_per_pod_container),

@@ -5,11 +5,12 @@ use nodewarden_model::GcSettings;
 use crate::eviction::EvictionSettings;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
-use crate::gc;
 use crate::kubernetes::{self, KubernetesSettings};
+use crate::logging::{self, LogSettings};
 use crate::node::{self, NodeSettings};
 use crate::pods::{self, PodSettings};
 use crate::server::{self, ServerSettings};
+use crate::{Endpoint, gc, section};
 
 /// The settings made by the kubelet's keys.
 #[derive(Debug)]
@@ -21,15 +22,20 @@ pub struct KubeletSettings {
     pub gc: GcSettings,
     pub eviction: EvictionSettings,
     pub gates: FeatureGates,
+    pub logging: LogSettings,
+    /// `imageServiceEndpoint`.
+    pub image_endpoint: Option<Endpoint>,
 }
 
-/// Reads all keys that have an effect here. Keys that have an effect only in the kubelet are added to `ignored`.
-pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> KubeletSettings {
-    let gates = FeatureGates::take(top, ignored);
-    let (node, eviction) = node::take(top, gates, ignored);
+/// Reads all keys that have an effect here.
+pub fn take(top: &mut Fields<'_>) -> KubeletSettings {
+    let gates = FeatureGates::take(top);
+    let (node, eviction) = node::take(top, gates);
     let pods = pods::take(top, gates);
     let kubernetes = kubernetes::take(top);
     let server = server::take(top);
     let gc = gc::take(top, gates);
-    KubeletSettings { node, pods, kubernetes, server, gc, eviction, gates }
+    let logging = logging::take(top);
+    let image_endpoint = section::endpoint(top, "imageServiceEndpoint");
+    KubeletSettings { node, pods, kubernetes, server, gc, eviction, gates, logging, image_endpoint }
 }

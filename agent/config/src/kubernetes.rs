@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use crate::Problem;
 use crate::fields::Fields;
+use crate::reading::Reading;
 use crate::show::Map;
 use crate::{defaults as d, duration};
 
@@ -182,9 +182,9 @@ fn optional_path(f: &mut Fields<'_>, key: &'static str) -> Option<PathBuf> {
 pub(crate) fn take_own(
     map: Mapping,
     settings: KubernetesSettings,
-    problems: &mut Vec<Problem>,
+    reading: &mut Reading,
 ) -> KubernetesSettings {
-    let mut f = Fields::new("nodewarden.kubernetes", map, Vec::new(), problems);
+    let mut f = Fields::new("nodewarden.kubernetes", map, Vec::new(), reading);
     let settings = KubernetesSettings {
         kubeconfig: optional_path(&mut f, "kubeconfig"),
         bootstrap_kubeconfig: optional_path(&mut f, "bootstrapKubeconfig"),
@@ -192,13 +192,7 @@ pub(crate) fn take_own(
         cert_dir: f.path("certDir", d::CERT_DIR, usize::MAX),
         node_ips: node_ips(&mut f),
         node_labels: labels::take(&mut f),
-        external_cloud_provider: f
-            .text("cloudProvider", "external or nothing: other providers are not built in", |t| match t {
-                "" => Some(false),
-                "external" => Some(true),
-                _ => None,
-            })
-            .unwrap_or(false),
+        external_cloud_provider: f.choice::<String>("cloudProvider", &["external"], true).is_some(),
         credential_provider_config: optional_path(&mut f, "imageCredentialProviderConfig"),
         credential_provider_bin_dir: optional_path(&mut f, "imageCredentialProviderBinDir"),
         ..settings

@@ -16,24 +16,29 @@ mod file;
 mod flags;
 mod gates;
 mod gc;
-mod kubelet;
+mod keys;
 mod kubelet_keys;
 mod kubernetes;
+mod logging;
 mod machine;
 mod merge;
 mod node;
 mod pods;
 mod probes;
+mod reading;
 mod renamed;
 mod resource_managers;
+mod schema;
 mod section;
 mod server;
+mod shape;
 mod show;
 mod static_url;
 #[cfg(test)]
 mod tests;
 mod threshold;
 mod throttle;
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -47,18 +52,21 @@ pub use duration::parse as parse_duration;
 pub use error::{ConfigError, Problem};
 pub use eviction::EvictionSettings;
 pub use exclusive_cpus::ExclusiveCpuBounds;
-pub use file::{load, parse};
+pub use file::{Checked, check, load, parse};
 pub use flags::{KubeletFlags, with_dashes};
 pub use gates::FeatureGates;
 pub use kubernetes::{
     ApiRate, ApiRates, KubernetesSettings, PriorityGrace, ShutdownSettings, Taint, TaintEffect,
 };
+pub use logging::{LogFormat, LogSettings};
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
-pub use pods::{ChangeDetection, LogRotation, PodSettings};
+pub use pods::{ChangeDetection, LogRotation, PodSettings, PullRate};
 pub use probes::ProbeSettings;
+pub use reading::WithoutEffect;
 pub use resource_managers::ResourceManagerSettings;
+pub use schema::schema;
 pub use server::{
     AuthenticationSettings, AuthorizationMode, AuthorizationSettings, ServerSettings, TlsVersion,
 };
@@ -86,6 +94,10 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// The container runtime; without one, pods and containers are shown by id instead of by name.
     pub runtime_endpoint: Option<Endpoint>,
+    /// `imageServiceEndpoint`: the service that has the images, if it is not the container runtime.
+    pub image_endpoint: Option<Endpoint>,
+    /// What is logged.
+    pub logging: LogSettings,
     /// Maximum number of cgroups with kernel counters.
     pub max_cgroups: u32,
     /// Size of the kernel's event ring.
@@ -127,7 +139,7 @@ pub struct Config {
     /// The kubelet's feature gates that have an effect here.
     pub gates: FeatureGates,
     /// Keys of the kubelet in the file that have no effect here.
-    pub ignored: Vec<String>,
+    pub ignored: Vec<WithoutEffect>,
     /// One warning for each key of the file that was renamed; the old names are still accepted.
     pub renamed: Vec<String>,
     /// One warning for each flag of a kubelet that was given and has no effect here.
@@ -179,10 +191,6 @@ impl Mode {
     /// The value as it is written in the file: `observe` or `manage`.
     pub fn name(self) -> &'static str {
         self.into()
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        name.parse().ok()
     }
 }
 

@@ -80,12 +80,26 @@ pub struct NodeSettings {
     pub file_check_frequency: Duration,
     /// `staticPodURL`, `staticPodURLHeader` and `httpCheckFrequency`.
     pub static_pod_url: StaticPodUrl,
-    /// `maxPods`.
+    /// `maxPods`. See [`Self::most_pods`].
     pub max_pods: u32,
+    /// `podsPerCore`; `None` for 0, no limit by CPUs.
+    pub pods_per_core: Option<u32>,
+    /// `maxOpenFiles`: the limit of open files of the agent itself.
+    pub max_open_files: u64,
     /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None` does neither.
     pub protect_kernel_defaults: Option<bool>,
     /// The managers of CPUs, memory and topology.
     pub managers: ResourceManagerSettings,
+}
+
+impl NodeSettings {
+    /// The largest number of pods on a machine with this many CPUs: `maxPods`, and no more than `podsPerCore` for each CPU
+    /// (pkg/kubelet/nodestatus `MachineInfo`).
+    pub fn most_pods(&self, cpus: u64) -> u32 {
+        let by_cpus = self.pods_per_core.map(|each| u64::from(each).saturating_mul(cpus));
+        let by_cpus = by_cpus.map_or(u32::MAX, |pods| u32::try_from(pods).unwrap_or(u32::MAX));
+        self.max_pods.min(by_cpus)
+    }
 }
 
 /// A value of `enforceNodeAllocatable`; `none` is the empty list.
@@ -123,9 +137,10 @@ impl Enforce {
 }
 
 /// Where MemoryQoS writes requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum MemoryReservation {
     /// The key is absent: as Kubernetes 1.35 and before, `memory.min` for every request.
+    #[strum(disabled)]
     Unset,
     /// No reservation, `memory.high` only.
     None,
@@ -134,7 +149,7 @@ pub enum MemoryReservation {
 }
 
 /// `memorySwap.swapBehavior`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum SwapBehavior {
     /// Pods use no swap; the default.
     NoSwap,
@@ -173,26 +188,23 @@ impl Default for NodeSettings {
             file_check_frequency: Duration::from_secs(20),
             static_pod_url: StaticPodUrl::default(),
             max_pods: 110,
+            pods_per_core: None,
+            max_open_files: 1_000_000,
             protect_kernel_defaults: None,
             managers: ResourceManagerSettings::default(),
         }
     }
 }
 
-/// Reads the kubelet's keys about the node and its cgroups. Keys that have an effect only in the kubelet are added to
-/// `ignored`.
-pub(crate) fn take(
-    top: &mut Fields<'_>,
-    gates: FeatureGates,
-    ignored: &mut Vec<String>,
-) -> (NodeSettings, EvictionSettings) {
+/// Reads the kubelet's keys about the node and its cgroups.
+pub(crate) fn take(top: &mut Fields<'_>, gates: FeatureGates) -> (NodeSettings, EvictionSettings) {
     let mut settings = NodeSettings::default();
     places(top, &mut settings);
     let reserved_cpus = allocatable::take(top, &mut settings);
     settings.managers = resource_managers::take(top, gates, reserved_cpus);
     let (hard, eviction) = eviction::take(top, settings.enforce.contains(&Enforce::Pods));
     settings.eviction_hard = hard;
-    limits::take(top, gates, &mut settings, ignored);
+    limits::take(top, gates, &mut settings);
     let up = |first| first..=i64::from(i32::MAX);
     settings.oom_score_adj = top
         .integer("oomScoreAdj", "a whole number from -1000 to 1000", &(-1000..=1000))
@@ -201,6 +213,14 @@ pub(crate) fn take(
         .integer("maxPods", "a whole number from 0 up", &up(0))
         .filter(|n| *n > 0)
         .map_or(settings.max_pods, |n| n as u32);
+    let number = "a whole number from 0 up";
+    settings.pods_per_core =
+        top.integer("podsPerCore", number, &up(0)).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    settings.max_open_files = top
+        .integer("maxOpenFiles", number, &(0..=i64::MAX))
+        .and_then(|n| u64::try_from(n).ok())
+        .filter(|n| *n > 0)
+        .unwrap_or(settings.max_open_files);
     settings.static_pod_path = top
         .text("staticPodPath", "an absolute path", |t| match t {
             "" => Some(None),
@@ -220,12 +240,8 @@ pub(crate) fn take(
 fn places(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     let root = cgroup_path::take(top, "cgroupRoot");
     settings.cgroups_per_qos = top.flag("cgroupsPerQOS", settings.cgroups_per_qos);
-    settings.cgroup_driver = top
-        .text("cgroupDriver", "cgroupfs or systemd", |t| match t {
-            "" => Some(DriverKind::Cgroupfs),
-            name => name.parse().ok(),
-        })
-        .unwrap_or(settings.cgroup_driver);
+    settings.cgroup_driver =
+        top.choice("cgroupDriver", &["cgroupfs", "systemd"], true).unwrap_or(settings.cgroup_driver);
     settings.kubelet_cgroups = cgroup_path::take(top, "kubeletCgroups");
     settings.system_cgroups = cgroup_path::take_below_root(top, "systemCgroups");
     if settings.system_cgroups.is_some() && root.is_none() && !top.has_problem("cgroupRoot") {
@@ -270,6 +286,8 @@ pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
     top.put_some("singleProcessOOMKill", node.single_process_oom_kill);
     top.put("oomScoreAdj", node.oom_score_adj);
     top.put("maxPods", node.max_pods);
+    top.put("podsPerCore", node.pods_per_core.unwrap_or(0));
+    top.put("maxOpenFiles", node.max_open_files);
     top.put_some("staticPodPath", node.static_pod_path.as_ref().map(|p| p.to_string_lossy().into_owned()));
     top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
     static_url::show(top, &node.static_pod_url);

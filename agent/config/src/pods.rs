@@ -1,5 +1,9 @@
 //! Running pods: the kubelet's keys, and those of the section `nodewarden`.
 
+mod pulls;
+mod sysctls;
+
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -9,10 +13,12 @@ use nodewarden_manifest::Quantity;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use crate::fields::{Fields, shown};
+use crate::fields::Fields;
 use crate::gates::FeatureGates;
 use crate::show::{Map, pair};
 use crate::{defaults as d, duration};
+
+pub use pulls::PullRate;
 
 /// Settings of pods and containers.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +45,8 @@ pub struct PodSettings {
     pub runtime_request_timeout: Duration,
     /// `serializeImagePulls` and `maxParallelImagePulls`: maximum number of concurrent pulls; `None` for no limit.
     pub parallel_image_pulls: Option<u32>,
+    /// `registryPullQPS` and `registryBurst`: how many pulls may begin; `None` for no limit.
+    pub pull_rate: Option<PullRate>,
     /// `seccompDefault`: RuntimeDefault for containers without a profile.
     pub seccomp_default: bool,
     /// Time between two searches for objects without a pod: `podHousekeepingPeriod` (default 2 s), or
@@ -46,6 +54,8 @@ pub struct PodSettings {
     pub housekeeping: Duration,
     /// `allowedUnsafeSysctls`: names, or beginnings of names with `*` at their end.
     pub allowed_unsafe_sysctls: Vec<String>,
+    /// `defaultPodSysctls` by name, in the form with dots: sysctls of every pod that has the namespace for itself.
+    pub default_sysctls: BTreeMap<String, String>,
     /// `configMapAndSecretChangeDetectionStrategy`.
     pub change_detection: ChangeDetection,
     /// Number of dead containers of a name kept in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
@@ -67,9 +77,11 @@ impl Default for PodSettings {
             resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
             runtime_request_timeout: Duration::from_secs(120),
             parallel_image_pulls: Some(1),
+            pull_rate: Some(PullRate::default()),
             seccomp_default: false,
             housekeeping: Duration::from_secs(2),
             allowed_unsafe_sysctls: Vec::new(),
+            default_sysctls: BTreeMap::new(),
             change_detection: ChangeDetection::Watch,
             dead_kept: Some(1),
             dead_min_age: Duration::ZERO,
@@ -78,7 +90,7 @@ impl Default for PodSettings {
 }
 
 /// How changes of config maps and secrets are noticed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum ChangeDetection {
     /// Each object is watched.
     #[default]
@@ -96,6 +108,8 @@ pub struct LogRotation {
     pub max_size: Option<u64>,
     /// `containerLogMaxFiles`, including the current one.
     pub max_files: u32,
+    /// `containerLogMaxWorkers`: how many logs are rotated at a time.
+    pub workers: u32,
     /// `containerLogMonitorInterval`: time between two checks of the sizes.
     pub interval: Duration,
 }
@@ -103,7 +117,7 @@ pub struct LogRotation {
 /// The kubelet's (pkg/kubelet/apis/config/v1beta1/defaults.go).
 impl Default for LogRotation {
     fn default() -> Self {
-        Self { max_size: Some(10 << 20), max_files: 5, interval: Duration::from_secs(10) }
+        Self { max_size: Some(10 << 20), max_files: 5, workers: 1, interval: Duration::from_secs(10) }
     }
 }
 
@@ -146,17 +160,14 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
             .duration("runtimeRequestTimeout")
             .filter(|time| !time.is_zero())
             .unwrap_or(default.runtime_request_timeout),
-        parallel_image_pulls: parallel_image_pulls(top),
+        parallel_image_pulls: pulls::at_once(top),
+        pull_rate: pulls::rate(top),
         seccomp_default: top.flag("seccompDefault", default.seccomp_default),
         housekeeping: housekeeping(top).unwrap_or(default.housekeeping),
-        allowed_unsafe_sysctls: allowed_unsafe_sysctls(top),
+        allowed_unsafe_sysctls: sysctls::allowed(top),
+        default_sysctls: sysctls::defaults(top, gates),
         change_detection: top
-            .text("configMapAndSecretChangeDetectionStrategy", "Watch, Cache or Get", |t| match t {
-                "" | "Watch" => Some(ChangeDetection::Watch),
-                "Cache" => Some(ChangeDetection::Cache),
-                "Get" => Some(ChangeDetection::Get),
-                _ => None,
-            })
+            .choice("configMapAndSecretChangeDetectionStrategy", &["Watch", "Cache", "Get"], true)
             .unwrap_or(default.change_detection),
         dead_kept: default.dead_kept,
         dead_min_age: default.dead_min_age,
@@ -190,13 +201,12 @@ pub fn take_own(section: &mut Fields<'_>, pods: PodSettings) -> PodSettings {
 fn housekeeping(top: &mut Fields<'_>) -> Option<Duration> {
     let seconds = &d::HOUSEKEEPING_SECONDS_RANGE;
     let range = Duration::from_secs(*seconds.start())..=Duration::from_secs(*seconds.end());
-    let read = top.text("podHousekeepingPeriod", "a time from 1s to 1h like 2s or 1m30s", |text| {
-        duration::parse(text).filter(|time| time.is_zero() || range.contains(time))
-    });
+    let fits = |time: &Duration| time.is_zero() || range.contains(time);
+    let read = top.duration_if("podHousekeepingPeriod", "a time from 1s to 1h like 2s or 1m30s", fits);
     read.filter(|time| !time.is_zero())
 }
 
-/// Reads the log rotation. `containerLogMaxWorkers` (concurrent rotations) has no effect: it is one here.
+/// Reads the log rotation.
 fn rotation(top: &mut Fields<'_>) -> LogRotation {
     let default = LogRotation::default();
     let size =
@@ -204,12 +214,13 @@ fn rotation(top: &mut Fields<'_>) -> LogRotation {
             Quantity::parse(text).ok().filter(Quantity::fits_i64).map(|size| size.value())
         });
     let files = top.number("containerLogMaxFiles", default.max_files.into(), &LOG_FILES);
-    let interval = top.text("containerLogMonitorInterval", "a time from 3s like 20s or 1m30s", |text| {
-        duration::parse(text).filter(|time| time.is_zero() || *time >= LEAST_LOG_INTERVAL)
-    });
+    let workers = top.number("containerLogMaxWorkers", default.workers.into(), &(1..=i32::MAX as u64));
+    let fits = |time: &Duration| time.is_zero() || *time >= LEAST_LOG_INTERVAL;
+    let interval = top.duration_if("containerLogMonitorInterval", "a time from 3s like 20s or 1m30s", fits);
     LogRotation {
         max_size: size.map_or(default.max_size, |bytes| u64::try_from(bytes).ok()),
         max_files: u32::try_from(files).unwrap_or(default.max_files),
+        workers: u32::try_from(workers).unwrap_or(default.workers),
         // As in the kubelet, 0 means not set.
         interval: interval.filter(|time| !time.is_zero()).unwrap_or(default.interval),
     }
@@ -230,29 +241,14 @@ fn logs_dir(top: &mut Fields<'_>) -> Option<PathBuf> {
 
 /// `crashLoopBackOff.maxContainerRestartPeriod` (KEP-4603).
 fn restart_period(top: &mut Fields<'_>, gates: FeatureGates) -> Option<Duration> {
-    let (key, name) = ("crashLoopBackOff", "maxContainerRestartPeriod");
-    let field = format!("{key}.{name}");
-    let mut period = None;
-    for (given, value) in top.section(key) {
-        let given = shown(&given);
-        if given != name {
-            top.refuse(&format!("{key}.{given}"), "unknown key", name);
-            continue;
-        }
-        if value.is_null() {
-            continue;
-        }
-        if !gates.crash_loop_back_off_max {
-            let expected = "nothing, because the feature gate KubeletCrashLoopBackOffMax is off";
-            top.refuse(&field, &shown(&value), expected);
-            continue;
-        }
-        let read = |text| duration::parse(text).filter(|time| RESTART_PERIOD.contains(time));
-        period = value.as_str().and_then(read);
-        if period.is_none() {
-            top.refuse(&field, &shown(&value), "a time from 1s to 300s");
-        }
+    let key = "maxContainerRestartPeriod";
+    let mut f = top.inside("crashLoopBackOff");
+    let period = f.duration_if(key, "a time from 1s to 300s", |time| RESTART_PERIOD.contains(time));
+    if let Some(period) = period.filter(|_| !gates.crash_loop_back_off_max) {
+        let expected = "nothing, because the feature gate KubeletCrashLoopBackOffMax is off";
+        f.refuse(key, &duration::show(period), expected);
     }
+    f.finish();
     period
 }
 
@@ -268,49 +264,14 @@ fn cluster_dns(top: &mut Fields<'_>) -> Vec<IpAddr> {
     addresses
 }
 
-/// `allowedUnsafeSysctls`, with the kubelet's rules for their form (`NewAllowlist`): a `*` only at the end of a
-/// beginning, and only names that a namespace has.
-fn allowed_unsafe_sysctls(top: &mut Fields<'_>) -> Vec<String> {
-    let key = "allowedUnsafeSysctls";
-    let given = top.texts(key).unwrap_or_default();
-    let is_form = |name: &str| {
-        let bare = name.strip_suffix('*').unwrap_or(name);
-        // `kernel.*` would allow what is not of the pod alone.
-        let of_namespace = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."];
-        let named = bare.replace('/', ".");
-        !bare.contains('*') && !bare.is_empty() && of_namespace.iter().any(|start| named.starts_with(start))
-    };
-    for name in given.iter().filter(|name| !is_form(name)) {
-        top.refuse(key, name, "sysctls below kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*");
-    }
-    given
-}
-
-/// Number of concurrent pulls: `serializeImagePulls` is true unless `maxParallelImagePulls` is above 1; `None` for no
-/// limit.
-fn parallel_image_pulls(top: &mut Fields<'_>) -> Option<u32> {
-    let (serialize, most) = ("serializeImagePulls", "maxParallelImagePulls");
-    let at_once = top
-        .integer(most, "a whole number from 1 up", &(1..=i64::from(i32::MAX)))
-        .and_then(|n| u32::try_from(n).ok());
-    let one_by_one = top.optional_flag(serialize);
-    if one_by_one == Some(true) && at_once.is_some_and(|n| n > 1) {
-        let given = at_once.map(|n| n.to_string()).unwrap_or_default();
-        top.refuse(most, &given, "1, or serializeImagePulls: false");
-    }
-    match one_by_one.unwrap_or(at_once.is_none_or(|n| n < 2)) {
-        true => Some(1),
-        false => at_once,
-    }
-}
-
 /// Writes the kubelet's keys about running pods.
 pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("podLogsDir", &*pods.logs_dir.to_string_lossy());
-    let LogRotation { max_size, max_files, interval } = pods.rotation;
+    let LogRotation { max_size, max_files, workers, interval } = pods.rotation;
     let size = max_size.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(-1);
     top.put("containerLogMaxSize", Quantity::from_bytes(size).to_string());
     top.put("containerLogMaxFiles", max_files);
+    top.put("containerLogMaxWorkers", workers);
     top.put("containerLogMonitorInterval", duration::show(interval));
     // Without the gate the key is not allowed.
     let back_off = Mapping::from_iter([pair("maxContainerRestartPeriod", duration::show(pods.backoff_max))]);
@@ -321,16 +282,14 @@ pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     let resolv = pods.resolv_conf.as_ref().map(|p| p.to_string_lossy().into_owned());
     top.put("resolvConf", resolv.unwrap_or_default());
     top.put("runtimeRequestTimeout", duration::show(pods.runtime_request_timeout));
-    top.put("serializeImagePulls", pods.parallel_image_pulls == Some(1));
-    top.put_some("maxParallelImagePulls", pods.parallel_image_pulls.filter(|n| *n > 1));
+    pulls::show(top, pods.parallel_image_pulls, pods.pull_rate);
     top.put("seccompDefault", pods.seccomp_default);
     let sysctls: Vec<Value> = pods.allowed_unsafe_sysctls.iter().map(|name| name.as_str().into()).collect();
     top.put("allowedUnsafeSysctls", sysctls);
-    let detection = match pods.change_detection {
-        ChangeDetection::Watch => "Watch",
-        ChangeDetection::Cache => "Cache",
-        ChangeDetection::Get => "Get",
-    };
+    let sysctls: Mapping =
+        pods.default_sysctls.iter().map(|(name, value)| pair(name, value.as_str())).collect();
+    top.put_some("defaultPodSysctls", (!sysctls.is_empty()).then_some(sysctls));
+    let detection: &str = pods.change_detection.into();
     top.put("configMapAndSecretChangeDetectionStrategy", detection);
     // Not nodewarden.housekeepingSeconds, which has no fractions of a second.
     top.put("podHousekeepingPeriod", duration::show(pods.housekeeping));

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use serde_yaml_ng::Mapping;
 
-use crate::Problem;
 use crate::fields::Fields;
+use crate::reading::Reading;
 use crate::show::Map;
 
 /// Maximum number of concurrent probes per handler; others wait.
@@ -30,10 +30,10 @@ impl Default for ProbeSettings {
 /// The range of the limits. Each running probe needs a socket or a process of the runtime.
 const AT_ONCE: RangeInclusive<u64> = 1..=10_000;
 
-/// Reads the section; adds problems to `problems`.
-pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> ProbeSettings {
+/// Reads the section; adds what was found to `reading`.
+pub fn take(map: Mapping, reading: &mut Reading) -> ProbeSettings {
     let default = ProbeSettings::default();
-    let mut f = Fields::new("nodewarden.probes", map, Vec::new(), problems);
+    let mut f = Fields::new("nodewarden.probes", map, Vec::new(), reading);
     let mut most = |key, default: usize| f.number(key, default as u64, &AT_ONCE) as usize;
     let settings = ProbeSettings {
         max_exec: most("maxExec", default.max_exec),
@@ -59,9 +59,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (ProbeSettings, Vec<String>) {
-        let mut problems = Vec::new();
-        let settings = take(serde_yaml_ng::from_str(text).expect("a mapping"), &mut problems);
-        (settings, problems.iter().map(ToString::to_string).collect())
+        let mut reading = Reading::default();
+        let settings = take(serde_yaml_ng::from_str(text).expect("a mapping"), &mut reading);
+        (settings, reading.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

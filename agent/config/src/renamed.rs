@@ -5,7 +5,7 @@ use serde_yaml_ng::{Mapping, Value};
 use super::Problem;
 
 /// Section below `nodewarden` (empty: itself), old name, new name. A section that was renamed comes before its keys.
-const RENAMED: [(&[&str], &str, &str); 4] = [
+pub const RENAMED: [(&[&str], &str, &str); 4] = [
     (&[], "feedback", "throttle"),
     (&["throttle", "cpu"], "leastMilliCPU", "minMilliCPU"),
     (&["throttle", "memory"], "least", "min"),

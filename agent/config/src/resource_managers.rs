@@ -12,11 +12,17 @@ use serde_yaml_ng::{Mapping, Value};
 use crate::duration;
 use crate::fields::{Fields, shown};
 use crate::gates::FeatureGates;
+use crate::shape::Shape;
 use crate::show::{Map, pair};
 
 const NODE: &str = "numaNode";
 const LIMITS: &str = "limits";
 const RESERVED_MEMORY: &str = "reservedMemory";
+/// An entry of `reservedMemory`.
+const NODE_RESERVATION: Shape = Shape::Keys(&[
+    (NODE, Shape::Integer { least: 0, most: u32::MAX as i64 }),
+    (LIMITS, Shape::Map(&Shape::AnyOf(&[Shape::Text, Shape::Number]))),
+]);
 
 /// Settings of the managers of CPUs, memory and topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,18 +94,11 @@ pub(crate) fn take(
     reserved_cpus: CpuSet,
 ) -> ResourceManagerSettings {
     let default = ResourceManagerSettings::default();
-    let mut one_of = |key, names: &[&str], default: String| {
-        let expected = names.join(", ");
-        let read = |text: &str| match text {
-            "" => Some(default.clone()),
-            name => names.contains(&name).then(|| name.to_owned()),
-        };
-        top.text(key, &expected, read).unwrap_or_else(|| default.clone())
-    };
-    let cpu_policy = one_of("cpuManagerPolicy", &["none", "static"], default.cpu_policy);
+    let mut one_of = |key, names, default| top.choice(key, names, true).unwrap_or(default);
+    let cpu_policy: String = one_of("cpuManagerPolicy", &["none", "static"], default.cpu_policy);
     let memory_policy = one_of("memoryManagerPolicy", &["None", "Static"], default.memory_policy);
-    let policies = ["none", "best-effort", "restricted", "single-numa-node"];
-    let topology_policy = one_of("topologyManagerPolicy", &policies, default.topology_policy);
+    let policies = &["none", "best-effort", "restricted", "single-numa-node"];
+    let topology_policy = one_of("topologyManagerPolicy", policies, default.topology_policy);
     let topology_scope = one_of("topologyManagerScope", &["container", "pod"], default.topology_scope);
     let cpu_options: BTreeMap<String, String> =
         top.text_map("cpuManagerPolicyOptions").unwrap_or_default().into_iter().collect();
@@ -138,11 +137,7 @@ pub(crate) fn cpus(list: &str) -> Option<CpuSet> {
 
 /// Reads `reservedMemory`; as in the kubelet, a NUMA node stands in it once for each type of memory.
 fn reserved_memory(top: &mut Fields<'_>) -> Vec<(u32, ResourceList)> {
-    let Some(value) = top.take(RESERVED_MEMORY) else { return Vec::new() };
-    let Some(entries) = value.as_sequence() else {
-        top.refuse(RESERVED_MEMORY, &shown(&value), "a list of numaNode and limits");
-        return Vec::new();
-    };
+    let entries = top.list(RESERVED_MEMORY, &NODE_RESERVATION, "a list of numaNode and limits");
     let mut all: Vec<(u32, ResourceList)> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         let field = format!("{RESERVED_MEMORY}[{at}]");
@@ -239,9 +234,9 @@ mod tests {
     #[test]
     fn each_wrong_value_is_refused_by_its_name() {
         for (body, expected) in [
-            ("cpuManagerPolicy: Static", "cpuManagerPolicy: Static: expected none, static"),
-            ("memoryManagerPolicy: BestEffort", "memoryManagerPolicy: BestEffort: expected None, Static"),
-            ("topologyManagerScope: node", "topologyManagerScope: node: expected container, pod"),
+            ("cpuManagerPolicy: Static", "cpuManagerPolicy: Static: expected none or static"),
+            ("memoryManagerPolicy: BestEffort", "memoryManagerPolicy: BestEffort: expected None or Static"),
+            ("topologyManagerScope: node", "topologyManagerScope: node: expected container or pod"),
             (
                 "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}",
                 "cpuManagerPolicyOptions: full-pcpus-only: expected cpuManagerPolicy: static, or no options",

@@ -7,8 +7,9 @@ use serde_yaml_ng::Mapping;
 use super::defaults as d;
 use super::fields::Fields;
 use super::kubelet_keys::KubeletSettings;
+use super::reading::Reading;
 use super::{
-    Config, Endpoint, Mode, NodeSettings, Overrides, Problem, ProgramStats, cgroup_path, devices, eviction,
+    Config, Endpoint, Mode, NodeSettings, Overrides, ProgramStats, cgroup_path, devices, eviction,
     exclusive_cpus, gc, kubernetes, pods, probes, throttle,
 };
 use nodewarden_machine::page::page_bytes;
@@ -22,15 +23,15 @@ pub fn take(
     mut map: Mapping,
     taken: KubeletSettings,
     overrides: &Overrides,
-    problems: &mut Vec<Problem>,
+    reading: &mut Reading,
 ) -> Config {
     let mut flags = Vec::new();
     for (key, flag, value) in overrides.set() {
         map.insert(key.into(), value.into());
         flags.push((key, flag));
     }
-    let mut f = Fields::new(SECTION, map, flags, problems);
-    let mode = f.text("mode", "observe or manage", Mode::parse);
+    let mut f = Fields::new(SECTION, map, flags, reading);
+    let mode = f.choice("mode", &["observe", "manage"], false);
     let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
     let http_allow_remote = f.flag("httpAllowRemote", false);
     let http_address = http_address(&mut f, http_allow_remote);
@@ -50,9 +51,8 @@ pub fn take(
     let sample = f.seconds("sampleSeconds", d::SAMPLE, &d::SAMPLE_SECONDS_RANGE);
     let reconcile = f.seconds("reconcileSeconds", d::RECONCILE, &d::RECONCILE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
-    let program_stats = f
-        .text("programStats", "Always, Sampled or Off", |t| t.parse::<ProgramStats>().ok())
-        .unwrap_or(ProgramStats::Sampled);
+    let program_stats =
+        f.choice("programStats", &["Always", "Sampled", "Off"], false).unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let runtime_cgroups = cgroup_path::take(&mut f, "runtimeCgroups");
     let pod_settings = pods::take_own(&mut f, taken.pods);
@@ -65,7 +65,7 @@ pub fn take(
     let own_throttle = f.section("throttle");
     let own_exclusive_cpus = f.section("exclusiveCpus");
     f.finish();
-    let kubernetes = kubernetes::take_own(own_kubernetes, taken.kubernetes, problems);
+    let kubernetes = kubernetes::take_own(own_kubernetes, taken.kubernetes, reading);
     Config {
         // As a kubelet: who is given credentials of a cluster runs its pods.
         mode: mode.unwrap_or(if kubernetes.connects() { Mode::Manage } else { Mode::Observe }),
@@ -78,7 +78,7 @@ pub fn take(
         runtime_endpoint,
         max_cgroups: max_cgroups as u32, // within MAX_CGROUPS_RANGE
         ring_bytes: ring_bytes as u32,   // within RING_BYTES_MAX
-        journal: journal_limits(journal, problems),
+        journal: journal_limits(journal, reading),
         retention,
         sample,
         reconcile,
@@ -89,23 +89,25 @@ pub fn take(
         pods: pod_settings,
         kubernetes,
         server: taken.server,
-        devices: devices::take(own_devices, problems),
-        probes: probes::take(own_probes, problems),
-        gc: gc::take_own(own_gc, taken.gc, problems),
-        eviction: eviction::take_own(own_eviction, taken.eviction, problems),
-        throttle: throttle::take(own_throttle, problems),
-        exclusive_cpus: exclusive_cpus::take(own_exclusive_cpus, problems),
+        devices: devices::take(own_devices, reading),
+        probes: probes::take(own_probes, reading),
+        gc: gc::take_own(own_gc, taken.gc, reading),
+        eviction: eviction::take_own(own_eviction, taken.eviction, reading),
+        throttle: throttle::take(own_throttle, reading),
+        exclusive_cpus: exclusive_cpus::take(own_exclusive_cpus, reading),
         gates: taken.gates,
+        logging: taken.logging,
+        image_endpoint: taken.image_endpoint,
         ignored: Vec::new(),
         renamed: Vec::new(),
         flags_without_effect: Vec::new(),
     }
 }
 
-fn journal_limits(map: Mapping, problems: &mut Vec<Problem>) -> Limits {
+fn journal_limits(map: Mapping, reading: &mut Reading) -> Limits {
     let default = Limits::default();
     let any = ("", |_| true);
-    let mut f = Fields::new("nodewarden.journal", map, Vec::new(), problems);
+    let mut f = Fields::new("nodewarden.journal", map, Vec::new(), reading);
     let limits = Limits {
         memory_events: f.number("memoryEvents", default.memory_events as u64, &d::JOURNAL_MEMORY_EVENTS_RANGE)
             as usize,

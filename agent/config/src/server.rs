@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use crate::fields::{Fields, join};
+use crate::fields::Fields;
 use crate::show::{Map, pair};
-use crate::{Problem, duration};
+use crate::{duration, tls};
 
 /// Settings of the node's server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct ServerSettings {
     pub authorization: AuthorizationSettings,
     /// `tlsCipherSuites` for TLS 1.2, by their IANA names; empty for all that are safe.
     pub tls_cipher_suites: Vec<String>,
+    /// `tlsCurvePreferences`: key exchanges by their numbers of IANA, as in Go; empty for all that are built in.
+    pub tls_curves: Vec<u16>,
     /// `tlsMinVersion`.
     pub tls_min_version: TlsVersion,
     /// `enableDebuggingHandlers`: logs, exec, attach, port forwarding, the pods that run, the node's log files.
@@ -75,11 +77,13 @@ pub enum AuthorizationMode {
 }
 
 /// The least version of TLS. The kubelet's 1.0 and 1.1 are taken and mean 1.2: older ones are not spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum TlsVersion {
     /// `VersionTLS12`.
+    #[strum(to_string = "VersionTLS12", serialize = "VersionTLS10", serialize = "VersionTLS11")]
     Tls12,
     /// `VersionTLS13`.
+    #[strum(serialize = "VersionTLS13")]
     Tls13,
 }
 
@@ -105,6 +109,7 @@ impl Default for ServerSettings {
                 denied: Duration::from_secs(30),
             },
             tls_cipher_suites: Vec::new(),
+            tls_curves: Vec::new(),
             tls_min_version: TlsVersion::Tls12,
             debugging_handlers: true,
             system_log_handler: true,
@@ -113,42 +118,9 @@ impl Default for ServerSettings {
     }
 }
 
-/// Names of cipher suites that Go knows (crypto/tls): those of TLS 1.2 that the agent offers are marked. Others are
-/// taken, for files written for a kubelet, and not offered.
-const SUITES: [(&str, bool); 26] = [
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", true),
-    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", true),
-    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", true),
-    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", true),
-    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", true),
-    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", true),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", true),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", true),
-    // Of TLS 1.3, which cannot be chosen, as in Go.
-    ("TLS_AES_128_GCM_SHA256", true),
-    ("TLS_AES_256_GCM_SHA384", true),
-    ("TLS_CHACHA20_POLY1305_SHA256", true),
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", false),
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", false),
-    ("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", false),
-    ("TLS_ECDHE_ECDSA_WITH_RC4_128_SHA", false),
-    ("TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA", false),
-    ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", false),
-    ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", false),
-    ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", false),
-    ("TLS_ECDHE_RSA_WITH_RC4_128_SHA", false),
-    ("TLS_RSA_WITH_3DES_EDE_CBC_SHA", false),
-    ("TLS_RSA_WITH_AES_128_CBC_SHA", false),
-    ("TLS_RSA_WITH_AES_128_CBC_SHA256", false),
-    ("TLS_RSA_WITH_AES_128_GCM_SHA256", false),
-    ("TLS_RSA_WITH_AES_256_CBC_SHA", false),
-    ("TLS_RSA_WITH_AES_256_GCM_SHA384", false),
-];
-
 /// Reads the kubelet's keys.
 pub fn take(top: &mut Fields<'_>) -> ServerSettings {
     let default = ServerSettings::default();
-    let mut problems = Vec::new();
     let settings = ServerSettings {
         enabled: top.optional_flag("enableServer"),
         address: address(top, "address").unwrap_or(default.address),
@@ -156,9 +128,10 @@ pub fn take(top: &mut Fields<'_>) -> ServerSettings {
         read_only_port: port(top, "readOnlyPort").flatten(),
         healthz_port: port(top, "healthzPort").unwrap_or(default.healthz_port),
         healthz_address: address(top, "healthzBindAddress").unwrap_or(default.healthz_address),
-        authentication: authentication(top.section("authentication"), default.authentication, &mut problems),
-        authorization: authorization(top.section("authorization"), default.authorization, &mut problems),
-        tls_cipher_suites: suites(top),
+        authentication: authentication(top, default.authentication),
+        authorization: authorization(top, default.authorization),
+        tls_cipher_suites: tls::suites(top),
+        tls_curves: tls::curves(top),
         tls_min_version: min_version(top).unwrap_or(default.tls_min_version),
         debugging_handlers: top.flag("enableDebuggingHandlers", default.debugging_handlers),
         system_log_handler: top.flag("enableSystemLogHandler", default.system_log_handler),
@@ -167,7 +140,6 @@ pub fn take(top: &mut Fields<'_>) -> ServerSettings {
             None => default.streaming_idle,
         },
     };
-    top.refuse_all(problems);
     if settings.read_only_port == Some(settings.port) {
         top.refuse("readOnlyPort", &settings.port.to_string(), "another port than port");
     }
@@ -188,75 +160,38 @@ fn port(top: &mut Fields<'_>, key: &'static str) -> Option<Option<u16>> {
     Some(u16::try_from(number).ok().filter(|port| *port != 0))
 }
 
-fn suites(top: &mut Fields<'_>) -> Vec<String> {
-    let key = "tlsCipherSuites";
-    let names = top.texts(key).unwrap_or_default();
-    for name in &names {
-        if !SUITES.iter().any(|(known, _)| known == name) {
-            top.refuse(key, name, "names of cipher suites like TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256");
-        }
-    }
-    let offered = |name: &String| SUITES.iter().any(|(known, offered)| known == name && *offered);
-    if !names.is_empty() && !names.iter().any(offered) && !top.has_problem(key) {
-        let all = SUITES.iter().filter(|(_, offered)| *offered).map(|(name, _)| *name).collect::<Vec<_>>();
-        top.refuse(key, &names.join(", "), &format!("at least one of {}", all.join(", ")));
-    }
-    names
-}
-
 fn min_version(top: &mut Fields<'_>) -> Option<TlsVersion> {
-    let expected = "VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13";
-    top.text("tlsMinVersion", expected, |text| match text {
-        "" => Some(None),
-        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(Some(TlsVersion::Tls12)),
-        "VersionTLS13" => Some(Some(TlsVersion::Tls13)),
-        _ => None,
-    })
-    .flatten()
+    let names = &["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"];
+    top.choice("tlsMinVersion", names, true)
 }
 
-fn authentication(
-    map: Mapping,
-    default: AuthenticationSettings,
-    problems: &mut Vec<Problem>,
-) -> AuthenticationSettings {
-    const PATH: &str = "authentication";
-    let mut f = Fields::new(PATH, map, Vec::new(), problems);
-    let (x509, webhook, anonymous) = (f.section("x509"), f.section("webhook"), f.section("anonymous"));
-    f.finish();
-    let mut f = Fields::new(&join(PATH, "x509"), x509, Vec::new(), problems);
+fn authentication(top: &mut Fields<'_>, default: AuthenticationSettings) -> AuthenticationSettings {
+    let mut all = top.inside("authentication");
+    let mut f = all.inside("x509");
     let client_ca = f.text("clientCAFile", "an absolute path, or nothing for none", |text| match text {
         "" => Some(None),
         text => (text.starts_with('/') && !text.contains('\0')).then(|| Some(PathBuf::from(text))),
     });
     f.finish();
-    let mut f = Fields::new(&join(PATH, "webhook"), webhook, Vec::new(), problems);
-    let (enabled, cache) = (f.flag("enabled", default.webhook), ttl(&mut f, "cacheTTL", default.cache));
+    let mut f = all.inside("webhook");
+    let (webhook, cache) = (f.flag("enabled", default.webhook), ttl(&mut f, "cacheTTL", default.cache));
     f.finish();
-    let mut f = Fields::new(&join(PATH, "anonymous"), anonymous, Vec::new(), problems);
+    let mut f = all.inside("anonymous");
     let anonymous = f.flag("enabled", default.anonymous);
     f.finish();
-    AuthenticationSettings { client_ca: client_ca.flatten(), webhook: enabled, cache, anonymous }
+    all.finish();
+    AuthenticationSettings { client_ca: client_ca.flatten(), webhook, cache, anonymous }
 }
 
-fn authorization(
-    map: Mapping,
-    default: AuthorizationSettings,
-    problems: &mut Vec<Problem>,
-) -> AuthorizationSettings {
-    const PATH: &str = "authorization";
-    let mut f = Fields::new(PATH, map, Vec::new(), problems);
-    let mode = f.text("mode", "AlwaysAllow or Webhook", |text| match text {
-        "" => Some(default.mode),
-        text => text.parse().ok(),
-    });
-    let webhook = f.section("webhook");
-    f.finish();
-    let mut f = Fields::new(&join(PATH, "webhook"), webhook, Vec::new(), problems);
+fn authorization(top: &mut Fields<'_>, default: AuthorizationSettings) -> AuthorizationSettings {
+    let mut all = top.inside("authorization");
+    let mode = all.choice("mode", &["AlwaysAllow", "Webhook"], true).unwrap_or(default.mode);
+    let mut f = all.inside("webhook");
     let allowed = ttl(&mut f, "cacheAuthorizedTTL", default.allowed);
     let denied = ttl(&mut f, "cacheUnauthorizedTTL", default.denied);
     f.finish();
-    AuthorizationSettings { mode: mode.unwrap_or(default.mode), allowed, denied }
+    all.finish();
+    AuthorizationSettings { mode, allowed, denied }
 }
 
 /// How long an answer is kept; as in the kubelet, 0 means not set.
@@ -292,10 +227,10 @@ pub(crate) fn show(top: &mut Map, server: &ServerSettings) {
         let names: Vec<Value> = server.tls_cipher_suites.iter().map(|name| name.as_str().into()).collect();
         top.put("tlsCipherSuites", names);
     }
-    let version = match server.tls_min_version {
-        TlsVersion::Tls12 => "VersionTLS12",
-        TlsVersion::Tls13 => "VersionTLS13",
-    };
+    if !server.tls_curves.is_empty() {
+        top.put("tlsCurvePreferences", server.tls_curves.clone());
+    }
+    let version: &str = server.tls_min_version.into();
     top.put("tlsMinVersion", version);
     top.put("enableDebuggingHandlers", server.debugging_handlers);
     top.put("enableSystemLogHandler", server.system_log_handler);
@@ -328,6 +263,7 @@ authorization:
   mode: AlwaysAllow
   webhook: {cacheAuthorizedTTL: 10s, cacheUnauthorizedTTL: 1s}
 tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_RSA_WITH_AES_128_CBC_SHA]
+tlsCurvePreferences: [4588, 29]
 tlsMinVersion: VersionTLS13
 enableDebuggingHandlers: false
 enableSystemLogHandler: false
@@ -367,6 +303,7 @@ streamingConnectionIdleTimeout: 0s
             tls_cipher_suites: ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA"]
                 .map(str::to_owned)
                 .to_vec(),
+            tls_curves: vec![4588, 29],
             tls_min_version: TlsVersion::Tls13,
             debugging_handlers: false,
             system_log_handler: false,
@@ -406,6 +343,14 @@ streamingConnectionIdleTimeout: 0s
             (
                 "tlsCipherSuites: [AES]",
                 "tlsCipherSuites: AES: expected names of cipher suites like TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            ),
+            (
+                "tlsCurvePreferences: [1]",
+                "tlsCurvePreferences: 1: expected numbers of key exchanges: 23, 24, 25, 29, 4587, 4588, 4589",
+            ),
+            (
+                "tlsCurvePreferences: [25, 4588]",
+                "tlsCurvePreferences: 25, 4588: expected at least one of 23, 24, 29",
             ),
             (
                 "tlsMinVersion: '1.2'",

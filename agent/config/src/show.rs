@@ -3,21 +3,24 @@
 use serde_yaml_ng::{Mapping, Value};
 
 use super::{
-    Config, devices, eviction, exclusive_cpus, gc, kubelet, kubernetes, node, pods, probes, server, throttle,
+    Config, devices, eviction, exclusive_cpus, gc, keys, kubernetes, logging, node, pods, probes, server,
+    throttle,
 };
 
 impl Config {
     /// YAML with all settings; keys without a value are left out.
     pub fn to_yaml(&self) -> String {
         let mut top = Map::default();
-        top.put("apiVersion", kubelet::API_VERSION);
-        top.put("kind", kubelet::KIND);
+        top.put("apiVersion", keys::API_VERSION);
+        top.put("kind", keys::KIND);
         node::show(&mut top, &self.node);
         pods::show(&mut top, &self.pods, self.gates);
         kubernetes::show(&mut top, &self.kubernetes);
         server::show(&mut top, &self.server);
         gc::show(&mut top, &self.gc);
         eviction::show(&mut top, &self.node, &self.eviction);
+        logging::show(&mut top, &self.logging);
+        top.put_some("imageServiceEndpoint", self.image_endpoint.as_ref().map(ToString::to_string));
         top.put(
             "featureGates",
             self.gates.list().into_iter().map(|(n, on)| pair(n, on)).collect::<Mapping>(),
@@ -27,7 +30,8 @@ impl Config {
         if self.ignored.is_empty() {
             return text;
         }
-        format!("# The kubelet's keys that do nothing here: {}\n{text}", self.ignored.join(", "))
+        let keys: Vec<&str> = self.ignored.iter().map(|own| own.key.as_str()).collect();
+        format!("# The kubelet's keys that do nothing here: {}\n{text}", keys.join(", "))
     }
 
     fn section(&self) -> Mapping {

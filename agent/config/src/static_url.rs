@@ -8,6 +8,7 @@ use serde_yaml_ng::{Mapping, Value};
 
 use crate::duration;
 use crate::fields::{Fields, shown};
+use crate::shape::Shape;
 use crate::show::{Map, pair};
 
 const URL: &str = "staticPodURL";
@@ -73,7 +74,7 @@ fn without_password(text: &str) -> String {
 
 fn headers(top: &mut Fields<'_>) -> BTreeMap<String, Vec<String>> {
     let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, values) in top.section(HEADER) {
+    for (name, values) in top.map(HEADER, &Shape::List(&Shape::Text)) {
         let name = shown(&name);
         let field = format!("{HEADER}.{name}");
         if HeaderName::try_from(name.as_str()).is_err() {

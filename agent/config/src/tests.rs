@@ -11,7 +11,7 @@ use super::*;
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
 fn read(body: &str) -> Result<Config, ConfigError> {
-    parse("test.yaml", &format!("{HEAD}{body}"), &Overrides::default())
+    node::tests::read(body)
 }
 
 fn problems(body: &str) -> Vec<String> {
@@ -110,27 +110,76 @@ fn the_sample_has_every_key_of_ours() {
 #[test]
 fn the_sample_has_every_key_of_the_kubelet_that_has_an_effect() {
     let there = keys_in(include_str!("../../../deploy/config.yaml"), "");
-    let body: String = kubelet::KEYS.iter().map(|key| format!("{key}: null\n")).collect();
-    let ignored = read(&body).map(|config| config.ignored).unwrap();
-    let read_here = kubelet::KEYS.iter().filter(|key| !ignored.iter().any(|own| own == *key));
+    let effective =
+        keys::all().filter(|key| matches!(key.meaning, keys::Meaning::Done(_)) && !key.path.contains('.'));
     // Named where nodewarden's own key is, and those of the reserved cgroups where they are required.
     let elsewhere = ["containerRuntimeEndpoint", "kubeReservedCgroup", "systemReservedCgroup"];
-    let missing: Vec<&&str> =
-        read_here.filter(|key| !elsewhere.contains(key) && !there.iter().any(|own| own == *key)).collect();
+    let missing: Vec<&str> = effective
+        .map(|key| key.path)
+        .filter(|key| !elsewhere.contains(key) && !there.iter().any(|own| own == key))
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
 fn a_kubelets_file_is_read_as_it_is() {
     let config = read(
-        "podCIDR: x\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
+        "syncFrequency: 1m\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
          containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
     )
     .unwrap();
-    assert_eq!(config.ignored, ["featureGates.RotateKubeletServerCertificate", "podCIDR"]);
+    let ignored: Vec<&str> = config.ignored.iter().map(|own| own.key.as_str()).collect();
+    assert_eq!(ignored, ["featureGates.RotateKubeletServerCertificate", "syncFrequency"]);
     assert_eq!((config.node.max_pods, config.node.memory_qos), (50, true));
     let endpoint = config.runtime_endpoint.unwrap();
     assert_eq!(endpoint.path(), Path::new("/run/containerd/containerd.sock"));
+}
+
+/// What kubeadm 1.36 writes into /var/lib/kubelet/config.yaml: everything that is not set is there as zero.
+#[test]
+fn kubeadms_file_is_read_as_it_is() {
+    let config = read(
+        "authentication:
+  anonymous: {enabled: false}
+  webhook: {cacheTTL: 0s, enabled: true}
+  x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}
+authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}}
+cgroupDriver: systemd
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+containerRuntimeEndpoint: unix:///var/run/containerd/containerd.sock
+crashLoopBackOff: {}
+evictionPressureTransitionPeriod: 0s
+fileCheckFrequency: 0s
+healthzBindAddress: 127.0.0.1
+healthzPort: 10248
+httpCheckFrequency: 0s
+imageMaximumGCAge: 0s
+imageMinimumGCAge: 0s
+logging:
+  flushFrequency: 0
+  options: {json: {infoBufferSize: '0'}, text: {infoBufferSize: '0'}}
+  verbosity: 0
+memorySwap: {}
+nodeStatusReportFrequency: 0s
+nodeStatusUpdateFrequency: 0s
+resolvConf: /run/systemd/resolve/resolv.conf
+rotateCertificates: true
+runtimeRequestTimeout: 0s
+shutdownGracePeriod: 0s
+shutdownGracePeriodCriticalPods: 0s
+staticPodPath: /etc/kubernetes/manifests
+streamingConnectionIdleTimeout: 0s
+syncFrequency: 0s
+volumeStatsAggPeriod: 0s
+",
+    )
+    .unwrap();
+    let ignored: Vec<&str> = config.ignored.iter().map(|own| own.key.as_str()).collect();
+    assert_eq!(
+        ignored,
+        ["logging.flushFrequency", "logging.options", "syncFrequency", "volumeStatsAggPeriod"]
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_yaml_ng::Mapping;
 
-use crate::Problem;
 use crate::fields::Fields;
+use crate::reading::Reading;
 use crate::show::Map;
 
 /// Settings of throttling lower QoS levels while higher ones wait.
@@ -74,10 +74,10 @@ const WAIT_MS: RangeInclusive<u64> = 1..=1_000_000;
 const LEAST_MILLI: RangeInclusive<u64> = 50..=1_000_000;
 const BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 
-/// Reads the section; adds problems to `problems`.
-pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> ThrottleSettings {
+/// Reads the section; adds what was found to `reading`.
+pub fn take(map: Mapping, reading: &mut Reading) -> ThrottleSettings {
     let default = ThrottleSettings::default();
-    let mut f = Fields::new("nodewarden.throttle", map, Vec::new(), problems);
+    let mut f = Fields::new("nodewarden.throttle", map, Vec::new(), reading);
     let period = f.number("periodMilliseconds", default.period.as_millis() as u64, &PERIOD_MS);
     let hold = f.seconds("holdSeconds", default.hold, &HOLD_SECONDS);
     let max_hold = f.seconds("maxHoldSeconds", default.max_hold.max(hold), &HOLD_SECONDS);
@@ -91,13 +91,13 @@ pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> ThrottleSettings {
         period: Duration::from_millis(period),
         hold,
         max_hold,
-        cpu: take_cpu(cpu, default.cpu, problems),
-        memory: take_memory(memory, default.memory, problems),
+        cpu: take_cpu(cpu, default.cpu, reading),
+        memory: take_memory(memory, default.memory, reading),
     }
 }
 
-fn take_cpu(map: Mapping, default: CpuThrottle, problems: &mut Vec<Problem>) -> CpuThrottle {
-    let mut f = Fields::new("nodewarden.throttle.cpu", map, Vec::new(), problems);
+fn take_cpu(map: Mapping, default: CpuThrottle, reading: &mut Reading) -> CpuThrottle {
+    let mut f = Fields::new("nodewarden.throttle.cpu", map, Vec::new(), reading);
     let wait = f.number("waitMilliseconds", default.wait.as_millis() as u64, &WAIT_MS);
     let settings = CpuThrottle {
         enabled: f.flag("enabled", default.enabled),
@@ -108,8 +108,8 @@ fn take_cpu(map: Mapping, default: CpuThrottle, problems: &mut Vec<Problem>) -> 
     settings
 }
 
-fn take_memory(map: Mapping, default: MemoryThrottle, problems: &mut Vec<Problem>) -> MemoryThrottle {
-    let mut f = Fields::new("nodewarden.throttle.memory", map, Vec::new(), problems);
+fn take_memory(map: Mapping, default: MemoryThrottle, reading: &mut Reading) -> MemoryThrottle {
+    let mut f = Fields::new("nodewarden.throttle.memory", map, Vec::new(), reading);
     let any = || ("", |_: u64| true);
     let settings = MemoryThrottle {
         enabled: f.flag("enabled", default.enabled),
@@ -142,9 +142,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (ThrottleSettings, Vec<String>) {
-        let mut problems = Vec::new();
-        let settings = take(serde_yaml_ng::from_str(text).expect("a mapping"), &mut problems);
-        (settings, problems.iter().map(ToString::to_string).collect())
+        let mut reading = Reading::default();
+        let settings = take(serde_yaml_ng::from_str(text).expect("a mapping"), &mut reading);
+        (settings, reading.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct Client {
     pub(super) endpoint: Endpoint,
     pub(super) service: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
+    /// Where `images` is.
+    image_endpoint: Endpoint,
     pub(super) request_limit: Duration,
 }
 
@@ -59,8 +61,24 @@ impl Client {
             endpoint: endpoint.clone(),
             service: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER),
             images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_ANSWER),
+            image_endpoint: endpoint.clone(),
             request_limit: REQUEST_LIMIT,
         }
+    }
+
+    /// Makes calls about images to another service (`imageServiceEndpoint`), if there is one.
+    pub fn with_image_service(mut self, endpoint: Option<&Endpoint>) -> Self {
+        if let Some(endpoint) = endpoint {
+            let service = ImageServiceClient::new(channel(endpoint));
+            self.images = service.max_decoding_message_size(LARGEST_ANSWER);
+            self.image_endpoint = endpoint.clone();
+        }
+        self
+    }
+
+    /// The same client with the image service as the one that errors name.
+    pub(super) fn of_images(&self) -> Self {
+        Self { endpoint: self.image_endpoint.clone(), ..self.clone() }
     }
 
     /// Sets the time limit of calls (`runtimeRequestTimeout`, 2 minutes by default).
@@ -226,6 +244,21 @@ mod tests {
         let error = Client::new(&endpoint).version().await.unwrap_err();
         assert_eq!(error.to_string(), format!("{endpoint}: Version: No such file or directory (os error 2)"));
         assert_eq!(error.cause(), "Version: No such file or directory (os error 2)");
+    }
+
+    /// Both services are asked at their own socket, and named in errors.
+    #[tokio::test]
+    async fn images_are_asked_of_their_own_service() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| Endpoint::parse(&dir.path().join(name).to_string_lossy()).unwrap();
+        let (runtime, images) = (at("runtime.sock"), at("images.sock"));
+        let client = Client::new(&runtime).with_image_service(Some(&images));
+        let asked_for_images = client.list_images().await.unwrap_err().to_string();
+        assert!(asked_for_images.starts_with(&format!("{images}: ListImages: ")), "{asked_for_images}");
+        let asked_for_pods = client.list().await.unwrap_err().to_string();
+        assert!(asked_for_pods.starts_with(&runtime.to_string()), "{asked_for_pods}");
+        let alone = Client::new(&runtime).with_image_service(None);
+        assert!(alone.list_images().await.unwrap_err().to_string().starts_with(&runtime.to_string()));
     }
 
     /// A socket on which the kernel accepts connections, but nothing responds.

@@ -16,7 +16,7 @@ impl Client {
     pub async fn list_images(&self) -> Result<Vec<cri::Image>, RuntimeError> {
         let mut images = self.images.clone();
         let request = cri::ListImagesRequest::default();
-        Ok(self.ask("ListImages", "", images.list_images(request)).await?.images)
+        Ok(self.of_images().ask("ListImages", "", images.list_images(request)).await?.images)
     }
 
     /// Removes an image with all its names; `reference` is its id or one of them. Succeeds if the image does not exist.
@@ -24,14 +24,14 @@ impl Client {
         let mut images = self.images.clone();
         let request = cri::RemoveImageRequest { image: Some(spec(reference)) };
         let answer = images.remove_image(request);
-        gone_is_well(self.call("RemoveImage", reference, Some(self.request_limit), answer).await)
+        gone_is_well(self.of_images().call("RemoveImage", reference, Some(self.request_limit), answer).await)
     }
 
     /// File systems of images and of containers, and the space used. The part about containers is empty if the runtime
     /// does not report it (containerd before 2.0).
     pub async fn image_fs_info(&self) -> Result<cri::ImageFsInfoResponse, RuntimeError> {
         let mut images = self.images.clone();
-        self.ask("ImageFsInfo", "", images.image_fs_info(cri::ImageFsInfoRequest {})).await
+        self.of_images().ask("ImageFsInfo", "", images.image_fs_info(cri::ImageFsInfoRequest {})).await
     }
 
     /// The image of sandboxes: from the runtime's configuration, or from one of these sandboxes, in the format of
@@ -56,7 +56,7 @@ impl Client {
     pub async fn image(&self, reference: &str) -> Result<Option<cri::Image>, RuntimeError> {
         let mut images = self.images.clone();
         let request = cri::ImageStatusRequest { image: Some(spec(reference)), verbose: false };
-        let answer = self.ask("ImageStatus", reference, images.image_status(request)).await;
+        let answer = self.of_images().ask("ImageStatus", reference, images.image_status(request)).await;
         match answer {
             // CRI specifies an empty response; this error has the same meaning.
             Err(e) if e.is_not_found() => Ok(None),
@@ -64,17 +64,8 @@ impl Client {
         }
     }
 
-    /// Pulls an image; returns the reference with which containers are created. May take hours; dropping the future
-    /// cancels the pull.
-    pub async fn pull(
-        &self,
-        reference: &str,
-        sandbox_config: cri::PodSandboxConfig,
-    ) -> Result<String, RuntimeError> {
-        self.pull_as(reference, sandbox_config, None).await
-    }
-
-    /// As [`Self::pull`], as a user of the registry.
+    /// Pulls an image, as this user of the registry or without a user; returns the reference with which containers are created. May
+    /// take hours; dropping the future cancels the pull.
     pub async fn pull_as(
         &self,
         reference: &str,
@@ -88,9 +79,10 @@ impl Client {
             auth,
             sandbox_config: Some(sandbox_config),
         };
-        let answer = self.call(CALL, reference, Some(PULL_LIMIT), images.pull_image(request)).await?;
+        let answer =
+            self.of_images().call(CALL, reference, Some(PULL_LIMIT), images.pull_image(request)).await?;
         if answer.image_ref.is_empty() {
-            return Err(self.empty(CALL, reference, "image reference"));
+            return Err(self.of_images().empty(CALL, reference, "image reference"));
         }
         Ok(answer.image_ref)
     }

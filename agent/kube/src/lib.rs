@@ -15,7 +15,6 @@ pub mod mirror;
 pub mod node;
 pub mod objects;
 pub mod pod_object;
-mod rate;
 pub mod review;
 pub mod serving;
 pub mod source;

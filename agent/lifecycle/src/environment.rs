@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
 use tracing::{info, warn};
 
+use crate::pulls::Pulls;
 use crate::record::store::Store;
 use crate::set_aside::SetAside;
 use nodewarden_admission::Admission;
@@ -83,8 +84,8 @@ pub struct Environment {
     pub holds: Holds,
     /// Conditions of the node that are true now.
     pub pressure: watch::Receiver<Pressure>,
-    /// How many images are pulled at a time.
-    pub pulls: Semaphore,
+    /// How many images are pulled, and how often.
+    pub pulls: Pulls,
     /// How many pods start at a time: more at once only makes the runtime slower.
     pub starts: Arc<Semaphore>,
     /// How many calls that end something of a pod are under way at a time.

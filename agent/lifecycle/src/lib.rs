@@ -26,6 +26,7 @@ mod fixture;
 pub mod fuzzing;
 mod manager;
 mod orders;
+mod pulls;
 mod record;
 mod set_aside;
 mod start;

@@ -19,6 +19,7 @@ use crate::act::{cpusets, devices};
 use crate::decide::identity;
 use crate::environment::{Environment, Places, ownership};
 use crate::manager::{FIRST_LOOK, Input, Manager};
+use crate::pulls::Pulls;
 use crate::record::Record;
 use crate::record::manifest::Manifest;
 use crate::record::store::{Store, StoreError};
@@ -244,7 +245,6 @@ impl Adoption {
 
 /// Starts the workers. Must be called inside a tokio runtime.
 pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps) -> (Lifecycle, Adoption) {
-    let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let (inputs, incoming) = mpsc::unbounded_channel();
     let admission = admission::start(config, &needs, &inputs);
@@ -253,7 +253,9 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     let (objects, changes) = needs.objects.unzip();
     let set_aside = SetAside::open(&config.pods_dir(), &needs.journal);
     let env = Arc::new(Environment {
-        client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
+        client: Client::new(endpoint)
+            .with_image_service(config.image_endpoint.as_ref())
+            .with_request_limit(config.pods.runtime_request_timeout),
         settings: config.node.clone(),
         pods: PodSettings {
             dead_kept: config.gc.max_per_pod_container,
@@ -284,7 +286,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         places: needs.places,
         holds: needs.holds,
         pressure: needs.pressure,
-        pulls: Semaphore::new(pulls),
+        pulls: Pulls::new(config.pods.parallel_image_pulls, config.pods.pull_rate),
         starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS))),
         ends: Semaphore::new(cpus * ENDS),
     });

@@ -60,7 +60,7 @@ pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError, QuantityFault};
 pub use resources::{ResourceList, Resources};
 pub use signal::signal;
-pub use sysctl::{dotted, forbidden_sysctl};
+pub use sysctl::{default_sysctls, dotted, forbidden_sysctl};
 
 /// A valid pod with the API server's defaults.
 #[derive(Debug, Clone, PartialEq)]

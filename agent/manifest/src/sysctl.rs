@@ -1,5 +1,7 @@
 //! Names of sysctls, and which of them a pod may set.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::Pod;
 use crate::validate::{SAFE_SYSCTLS, is_ipc_sysctl};
 
@@ -30,6 +32,26 @@ pub fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
     })
 }
 
+/// Those of the node's default sysctls that the pod gets: it has the namespace for itself and sets no other value (kubelet
+/// `applyPodSysctls`, KEP-5996). Names are in the form with dots. Pods have no user namespace of their own here, so that
+/// `user.*` is set for none.
+pub fn default_sysctls<'a>(
+    pod: &'a Pod,
+    defaults: &'a BTreeMap<String, String>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let spec = &pod.spec;
+    let (host_network, host_ipc) = (spec.host_network.unwrap_or(false), spec.host_ipc.unwrap_or(false));
+    let is_shared = move |name: &str| {
+        name.starts_with("user.")
+            || (host_ipc && is_ipc_sysctl(name))
+            || (host_network && (name.starts_with("net.") || name == "kernel.domainname"))
+    };
+    let own = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
+    let own: BTreeSet<String> = own.map(|sysctl| dotted(&sysctl.name)).collect();
+    let of_pod = defaults.iter().filter(move |(name, _)| !is_shared(name) && !own.contains(*name));
+    of_pod.map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
 /// A sysctl's name with dots as separators: `net/ipv4/conf/eth0.1/x` becomes `net.ipv4.conf.eth0/1.x`
 /// (component-helpers `NormalizeSysctlName`). In a name with slashes as separators, dots are part of a
 /// component and become slashes.
@@ -56,6 +78,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn pod(spec: serde_json::Value) -> Pod {
+        Pod::unchecked(serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap())
+            .unwrap()
+    }
+
+    /// The cases of the kubelet's documentation: host namespaces, and a pod's own values.
+    #[test]
+    fn a_pod_gets_the_defaults_of_its_own_namespaces() {
+        let all = ["kernel.domainname", "kernel.sem", "net.core.somaxconn", "user.max_user_namespaces"];
+        let defaults = all.map(|name| (name.to_owned(), "1".to_owned())).into();
+        let given = |spec: serde_json::Value| {
+            let pod = pod(spec);
+            default_sysctls(&pod, &defaults).map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            given(json!({"containers": []})),
+            ["kernel.domainname", "kernel.sem", "net.core.somaxconn"]
+        );
+        assert_eq!(given(json!({"containers": [], "hostNetwork": true})), ["kernel.sem"]);
+        assert_eq!(
+            given(json!({"containers": [], "hostIPC": true})),
+            ["kernel.domainname", "net.core.somaxconn"]
+        );
+        let own = json!({"sysctls": [{"name": "net/core/somaxconn", "value": "9"}]});
+        assert_eq!(
+            given(json!({"containers": [], "securityContext": own})),
+            ["kernel.domainname", "kernel.sem"]
+        );
+    }
 
     #[test]
     fn only_safe_and_allowed_sysctls_are_set() {

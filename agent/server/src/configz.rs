@@ -55,6 +55,10 @@ mod tests {
                 | "podPidsLimit"
                 | "oomScoreAdj"
                 | "containerLogMaxFiles"
+                | "containerLogMaxWorkers"
+                | "maxOpenFiles"
+                | "registryPullQPS"
+                | "registryBurst"
                 | "podsPerCore"
                 | "imageGCHighThresholdPercent"
                 | "imageGCLowThresholdPercent"
@@ -75,7 +79,9 @@ mod tests {
                 | "kubeReserved"
                 | "qosReserved" => value.as_object().is_some_and(|map| map.values().all(Value::is_string)),
                 "featureGates" => value.as_object().is_some_and(|map| map.values().all(Value::is_boolean)),
-                "authentication" | "authorization" | "memorySwap" | "crashLoopBackOff" => value.is_object(),
+                "authentication" | "authorization" | "memorySwap" | "crashLoopBackOff" | "logging" => {
+                    value.is_object()
+                }
                 "clusterDNS"
                 | "enforceNodeAllocatable"
                 | "tlsCipherSuites"

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use super::CliError;
 use crate::daemon;
 use nodewarden_config as config;
-use nodewarden_config::Overrides;
+use nodewarden_config::{LogFormat, LogSettings, Overrides};
 
 /// Start the agent in the foreground (needs root)
 #[derive(Debug, Args)]
@@ -38,10 +38,7 @@ pub struct AgentArgs {
 
 pub fn run(args: &AgentArgs) -> Result<(), CliError> {
     let config = config::load(args.config.as_deref(), args.config_dir.as_deref(), &args.overrides)?;
-    log_to_stderr(args.overrides.kubelet.verbosity());
-    if !config.ignored.is_empty() {
-        tracing::info!("keys of the kubelet without effect here: {}", config.ignored.join(", "));
-    }
+    log_to_stderr(config.logging);
     for warning in config.renamed.iter().chain(&config.flags_without_effect) {
         tracing::warn!("{warning}");
     }
@@ -52,21 +49,26 @@ pub fn run(args: &AgentArgs) -> Result<(), CliError> {
 /// The verbosity from which a kubelet logs what is for debugging.
 const DEBUG: u32 = 4;
 
-fn log_to_stderr(verbosity: Option<u32>) {
+/// Logs to the standard error. NODEWARDEN_LOG takes precedence over the verbosity.
+fn log_to_stderr(settings: LogSettings) {
     let filter = EnvFilter::builder()
         .with_env_var("NODEWARDEN_LOG")
         .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
         .from_env_lossy();
     // The caller of each request to the API server says what failed.
     let more = ["kube_client::client::builder=off"].into_iter();
-    let more = more.chain((verbosity >= Some(DEBUG)).then_some("nodewarden=debug"));
+    let more = more.chain((settings.verbosity >= DEBUG).then_some("nodewarden=debug"));
     let more = more.filter(|_| std::env::var_os("NODEWARDEN_LOG").is_none());
     let filter =
         more.filter_map(|text| text.parse().ok()).fold(filter, |filter, own| filter.add_directive(own));
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let logger =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color);
-    if let Err(e) = logger.try_init() {
+    let begun = match settings.format {
+        LogFormat::Text => logger.try_init(),
+        LogFormat::Json => logger.with_ansi(false).json().try_init(),
+    };
+    if let Err(e) = begun {
         eprintln!("nodewarden: logging is already set up: {e}");
     }
 }

@@ -40,6 +40,7 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
     footprint::use_one_heap();
     process::create_state_dir(&config.state_dir)?;
     process::unblock_signals()?;
+    process::limit_open_files(config.node.max_open_files);
     let runtime = process::server_threads()?;
     let outcome = {
         let _in_runtime = runtime.enter();
@@ -74,8 +75,8 @@ impl App {
         // First, so that a second agent is refused before it does anything.
         let endpoints = Endpoints::claim(config, runtime)?;
         let journal = Journal::open(&config.journal_dir(), config.journal)?;
-        for key in &config.ignored {
-            info!(key, "this kubelet setting has no effect here");
+        for own in &config.ignored {
+            info!(key = own.key, "this key of the kubelet has no effect here: {}", own.reason);
         }
         // Kernel programs report memory events before eviction is started.
         let wakeups = Wakeups::default();

@@ -55,7 +55,9 @@ impl Eviction {
             subjects: setup.subjects,
             collector: setup.collector,
             runtime: config.runtime_endpoint.as_ref().map(|endpoint| {
-                Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout)
+                Client::new(endpoint)
+                    .with_image_service(config.image_endpoint.as_ref())
+                    .with_request_limit(config.pods.runtime_request_timeout)
             }),
             evict: setup.evict,
             history: setup.history,

@@ -13,7 +13,9 @@ use nodewarden_lifecycle as lifecycle;
 pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collector {
     let config = context.config;
     // A connection of its own: a removal that takes long holds up no other call.
-    let client = Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout);
+    let client = Client::new(endpoint)
+        .with_image_service(config.image_endpoint.as_ref())
+        .with_request_limit(config.pods.runtime_request_timeout);
     let deps = Deps {
         runtime: Arc::new(client),
         disk: Arc::new(StatVfs),

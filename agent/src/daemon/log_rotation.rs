@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::context::Context;
@@ -63,6 +64,9 @@ enum RotateError {
     Both(RuntimeError, LogError),
 }
 
+/// A container's id, its log, and how its rotation ended.
+type Rotated = (String, LogPath, Result<(), RotateError>);
+
 struct Rotator {
     /// Bytes from which on a log is rotated.
     max_size: u64,
@@ -83,9 +87,7 @@ impl Rotator {
             pulse.progress();
             let running = self.running();
             self.failing.retain(|id| running.iter().any(|(own, _)| own == id));
-            for (id, log) in running {
-                self.rotate(&id, log).await;
-            }
+            self.rotate_all(running).await;
         }
     }
 
@@ -102,10 +104,37 @@ impl Rotator {
         found
     }
 
-    async fn rotate(&mut self, id: &str, log: LogPath) {
-        match rotate(&self.client, id, log.clone(), self.max_size, self.policy).await {
-            Ok(()) => drop(self.failing.remove(id)),
-            Err(error) if self.failing.insert(id.to_owned()) => {
+    /// Rotates the logs that are due, `containerLogMaxWorkers` at a time.
+    async fn rotate_all(&mut self, logs: Vec<(String, LogPath)>) {
+        let mut under_way = JoinSet::new();
+        for (id, log) in logs {
+            while under_way.len() >= self.policy.workers as usize {
+                self.next_done(&mut under_way).await;
+            }
+            let (client, max_size, policy) = (self.client.clone(), self.max_size, self.policy);
+            under_way.spawn(async move {
+                let outcome = rotate(&client, &id, log.clone(), max_size, policy).await;
+                (id, log, outcome)
+            });
+        }
+        while self.next_done(&mut under_way).await {}
+    }
+
+    /// Waits until one is done; false if none is under way.
+    async fn next_done(&mut self, under_way: &mut JoinSet<Rotated>) -> bool {
+        match under_way.join_next().await {
+            None => return false,
+            Some(Ok((id, log, outcome))) => self.note(id, &log, outcome),
+            Some(Err(error)) => warn!("a rotation ended early: {error}"),
+        }
+        true
+    }
+
+    /// Logs the first failure of a container's rotations.
+    fn note(&mut self, id: String, log: &LogPath, outcome: Result<(), RotateError>) {
+        match outcome {
+            Ok(()) => drop(self.failing.remove(&id)),
+            Err(error) if self.failing.insert(id) => {
                 warn!(log = %log.full().display(), "cannot rotate: {error}");
             }
             Err(error) => debug!(log = %log.full().display(), "cannot rotate: {error}"),
@@ -169,6 +198,27 @@ mod tests {
     use nodewarden_testing::HungFuse;
 
     use super::*;
+
+    /// Each log's outcome is noted, however many are rotated at a time.
+    #[tokio::test]
+    async fn every_log_gets_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        for workers in [1, 3, 100] {
+            let mut rotator = Rotator {
+                max_size: 1,
+                policy: Policy { workers, ..Policy::default() },
+                client: Client::new(&Endpoint::parse("unix:///nonexistent/runtime.sock").unwrap()),
+                pods: PodStatusCache::default(),
+                pods_dir: dir.path().join("pods"),
+                logs_dir: dir.path().join("logs"),
+                failing: BTreeSet::new(),
+            };
+            let log = |n: u32| (format!("c{n}"), LogPath::new(&dir.path().join(format!("p{n}")), "c/0.log"));
+            rotator.rotate_all((0..7).map(log).collect()).await;
+            // There is no runtime that could reopen them.
+            assert_eq!(rotator.failing.len(), 7, "{workers} at a time");
+        }
+    }
 
     /// The test has one thread for everything asynchronous: it would never end if that thread looked at the log.
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{self, SignalKind};
@@ -26,6 +27,18 @@ const STACK: usize = 4 << 20;
 pub fn require_root() -> Result<(), DaemonError> {
     let uid = nix::unistd::geteuid();
     if uid.is_root() { Ok(()) } else { Err(DaemonError::NotRoot { uid: uid.as_raw() }) }
+}
+
+/// Sets the limit of open files of this process (`maxOpenFiles`; kubelet: `rlimit.SetNumFiles`), or as near to it as the
+/// system allows: above the hard limit without CAP_SYS_RESOURCE, or above fs.nr_open, the hard limit stays.
+pub fn limit_open_files(most: u64) {
+    let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, most, most) else { return };
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let lower = hard.min(most);
+    match setrlimit(Resource::RLIMIT_NOFILE, lower, lower) {
+        Ok(()) => info!("maxOpenFiles: {lower} files may be open, since {most} are not allowed: {errno}"),
+        Err(errno) => warn!("maxOpenFiles: cannot set {lower}: {errno}"),
+    }
 }
 
 /// Creates the state directory, readable by root only, and those above it.

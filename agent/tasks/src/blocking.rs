@@ -31,7 +31,7 @@ pub static FILE_SYSTEMS: Purpose = Purpose::new("file systems", 16);
 /// Looking for pods' directories and logs, and removing logs.
 pub static TIDYING: Purpose = Purpose::new("tidying", 4);
 /// Rotation and compression of container logs.
-pub static LOG_ROTATION: Purpose = Purpose::new("log rotation", 2);
+pub static LOG_ROTATION: Purpose = Purpose::new("log rotation", 8);
 /// Reading container logs for clients.
 pub static LOG_READING: Purpose = Purpose::new("log reading", 16);
 /// Reading older events for subscribers; a slow one occupies its thread.

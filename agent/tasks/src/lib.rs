@@ -1,5 +1,6 @@
 //! Threads and tasks of the agent: blocking work, bounded by purpose ([`blocking`]), and the long-lived
-//! parts, whose end or standstill is noticed ([`parts`]).
+//! parts, whose end or standstill is noticed ([`parts`]); how often something may be done ([`rate`]).
 
 pub mod blocking;
 pub mod parts;
+pub mod rate;

@@ -26,6 +26,7 @@ mod offsets;
 mod oom;
 mod oom_score;
 mod oom_storm;
+mod own_process;
 pub(crate) mod pods;
 pub(crate) mod pressure;
 pub(crate) mod probes;
@@ -100,6 +101,7 @@ pub fn tests() -> Vec<Test> {
         offsets::TESTS,
         limits::TESTS,
         oom_storm::TESTS,
+        own_process::TESTS,
         cgroup_life::TESTS,
         process::TESTS,
         cpu::TESTS,

@@ -1,7 +1,7 @@
 //! Every flag of a kubelet 1.36 (cmd/kubelet/app/options), and those of earlier versions that installers still pass.
 
 use super::value::Form;
-use Meaning::{Key, NoEffect, Only, Refused, Verbosity};
+use Meaning::{Key, NoEffect, Only, Refused};
 
 /// A flag of the kubelet.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub enum Meaning {
     Key(&'static [&'static str], Form),
     /// It may have only this value, which is what happens anyway.
     Only(&'static str),
-    /// How much is logged: from 4 on as with `NODEWARDEN_LOG=nodewarden=debug`.
-    Verbosity,
     /// It is accepted with a warning; the text is the reason.
     NoEffect(&'static str),
     /// The agent does not start; the text is what is expected.
@@ -183,7 +181,7 @@ pub static FLAGS: &[Flag] = &[
     flag("log-json-split-stream", NoEffect(LOG)),
     flag("log-text-info-buffer-size", NoEffect(LOG)),
     flag("log-text-split-stream", NoEffect(LOG)),
-    flag("logging-format", NoEffect(LOG)),
+    flag("logging-format", Key(&["logging", "format"], Form::Text)),
     switch("logtostderr", NoEffect(LOG)),
     flag("machine-id-file", NoEffect(CADVISOR)),
     flag("make-iptables-util-chains", Key(&["makeIPTablesUtilChains"], Form::Switch)),
@@ -260,7 +258,7 @@ pub static FLAGS: &[Flag] = &[
     flag("topology-manager-policy", Key(&["topologyManagerPolicy"], Form::Text)),
     flag("topology-manager-policy-options", Key(&["topologyManagerPolicyOptions"], Form::Map)),
     flag("topology-manager-scope", Key(&["topologyManagerScope"], Form::Text)),
-    flag("v", Verbosity),
+    flag(VERBOSITY, Key(&["logging", "verbosity"], Form::Number)),
     flag("vmodule", NoEffect(LOG)),
     flag("volume-plugin-dir", Key(&["volumePluginDir"], Form::Text)),
     flag("volume-stats-agg-period", Key(&["volumeStatsAggPeriod"], Form::Text)),

@@ -8,11 +8,17 @@ use serde_yaml_ng::{Mapping, Value};
 
 use crate::duration;
 use crate::fields::{Fields, shown};
+use crate::shape::Shape;
 use crate::show::{Map, pair};
 
 const TOTAL: &str = "shutdownGracePeriod";
 const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
 const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
+const FIELDS: &[(&str, Shape)] = &[
+    ("priority", Shape::Integer { least: i32::MIN as i64, most: i32::MAX as i64 }),
+    ("shutdownGracePeriodSeconds", Shape::Integer { least: 0, most: i64::MAX }),
+];
+const GROUP: Shape = Shape::Keys(FIELDS);
 
 /// How pods are ended when the machine shuts down.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,11 +84,7 @@ pub(super) fn take(top: &mut Fields<'_>) -> ShutdownSettings {
 }
 
 fn by_priority(top: &mut Fields<'_>) -> Vec<PriorityGrace> {
-    let Some(value) = top.take(BY_PRIORITY) else { return Vec::new() };
-    let Some(list) = value.as_sequence() else {
-        top.refuse(BY_PRIORITY, &shown(&value), "a list");
-        return Vec::new();
-    };
+    let list = top.list(BY_PRIORITY, &GROUP, "a list");
     let mut groups: Vec<PriorityGrace> = Vec::new();
     for (i, entry) in list.iter().enumerate() {
         let field = format!("{BY_PRIORITY}[{i}]");
@@ -104,7 +106,7 @@ fn by_priority(top: &mut Fields<'_>) -> Vec<PriorityGrace> {
 
 fn group(value: &Value) -> Option<PriorityGrace> {
     let map = value.as_mapping()?;
-    if map.keys().any(|key| key != "priority" && key != "shutdownGracePeriodSeconds") {
+    if map.keys().any(|key| !FIELDS.iter().any(|(known, _)| key == known)) {
         return None;
     }
     let number = |key: &str| match map.get(key) {

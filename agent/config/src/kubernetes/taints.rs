@@ -4,9 +4,19 @@ use nodewarden_manifest::names::is_label;
 use serde_yaml_ng::{Mapping, Value};
 
 use crate::fields::{Fields, shown};
+use crate::shape::Shape;
 use crate::show::pair;
 
 const KEY: &str = "registerWithTaints";
+const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const FIELDS: &[(&str, Shape)] = &[
+    ("key", Shape::Text),
+    ("value", Shape::Text),
+    ("effect", Shape::OneOf { names: EFFECTS, empty: false }),
+    // As in a kubelet, the key is known and may have no value.
+    ("timeAdded", Shape::Nothing),
+];
+const TAINT: Shape = Shape::Keys(FIELDS);
 
 /// A taint of the node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +55,7 @@ impl Taint {
 
     fn of_value(value: &Value) -> Option<Self> {
         let map = value.as_mapping()?;
-        if map.keys().any(|key| !["key", "value", "effect", "timeAdded"].iter().any(|known| key == known)) {
+        if map.keys().any(|key| !FIELDS.iter().any(|(known, _)| key == known)) {
             return None;
         }
         if map.get("timeAdded").is_some_and(|time| !time.is_null()) {
@@ -70,11 +80,7 @@ impl Taint {
 
 /// Reads the key; two taints of the same key and effect are refused.
 pub(super) fn take(top: &mut Fields<'_>) -> Vec<Taint> {
-    let Some(value) = top.take(KEY) else { return Vec::new() };
-    let Some(list) = value.as_sequence() else {
-        top.refuse(KEY, &shown(&value), "a list of taints");
-        return Vec::new();
-    };
+    let list = top.list(KEY, &TAINT, "a list of taints");
     let mut taints: Vec<Taint> = Vec::new();
     for (i, entry) in list.iter().enumerate() {
         let field = format!("{KEY}[{i}]");

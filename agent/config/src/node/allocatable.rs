@@ -4,6 +4,7 @@ use crate::cgroup_path;
 use crate::fields::{Fields, shown};
 use crate::node::{Enforce, NodeSettings};
 use crate::resource_managers;
+use crate::shape::Shape;
 use nodewarden_machine::cpu_set::CpuSet;
 use nodewarden_manifest::{Quantity, ResourceList};
 use strum::VariantNames;
@@ -12,6 +13,18 @@ use strum::VariantNames;
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
 const ENFORCE: &str = "enforceNodeAllocatable";
+const NONE: &str = "none";
+const WORD: Shape = Shape::OneOf {
+    names: &[
+        NONE,
+        "pods",
+        "system-reserved",
+        "kube-reserved",
+        "system-reserved-compressible",
+        "kube-reserved-compressible",
+    ],
+    empty: false,
+};
 
 /// Reads the keys; returns the CPUs of `reservedSystemCPUs`.
 pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) -> CpuSet {
@@ -20,7 +33,7 @@ pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) -> CpuSet {
     settings.kube_reserved_cgroup = cgroup_path::take_below_root(top, "kubeReservedCgroup");
     settings.system_reserved_cgroup = cgroup_path::take_below_root(top, "systemReservedCgroup");
     let cpus = reserved_cpus(top, settings);
-    if let Some(words) = top.texts(ENFORCE) {
+    if let Some(words) = top.texts_of(ENFORCE, &WORD) {
         settings.enforce = enforce(top, &words);
     }
     check(top, settings);
@@ -72,7 +85,6 @@ fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) -> CpuSet {
 
 /// The values of `enforceNodeAllocatable`, in the order of [`Enforce`].
 fn enforce(top: &mut Fields<'_>, words: &[String]) -> Vec<Enforce> {
-    const NONE: &str = "none";
     let mut found = Vec::new();
     for (i, word) in words.iter().enumerate() {
         if words[..i].contains(word) {

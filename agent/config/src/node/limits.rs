@@ -10,15 +10,10 @@ use crate::node::{MemoryReservation, NodeSettings, SwapBehavior};
 /// The range of a CFS period in the kernel, and of `cpuCFSQuotaPeriod` in the kubelet.
 const PERIOD: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
 
-pub fn take(
-    top: &mut Fields<'_>,
-    gates: FeatureGates,
-    settings: &mut NodeSettings,
-    ignored: &mut Vec<String>,
-) {
+pub fn take(top: &mut Fields<'_>, gates: FeatureGates, settings: &mut NodeSettings) {
     settings.cpu_cfs_quota = top.flag("cpuCFSQuota", settings.cpu_cfs_quota);
     settings.cpu_cfs_quota_period = period(top, gates, settings.cpu_cfs_quota_period);
-    settings.qos_reserved_memory_percent = qos_reserved(top, gates, ignored);
+    settings.qos_reserved_memory_percent = qos_reserved(top, gates);
     settings.memory_qos = gates.memory_qos;
     settings.memory_throttling_factor = top
         .float("memoryThrottlingFactor", "a number over 0 and at most 1", |n| n > 0.0 && n <= 1.0)
@@ -45,11 +40,11 @@ fn period(top: &mut Fields<'_>, gates: FeatureGates, default: Duration) -> Durat
     let fits = |time: &Duration| {
         if gates.custom_cpu_cfs_quota_period { PERIOD.contains(time) } else { *time == default }
     };
-    top.text(key, expected, |t| crate::duration::parse(t).filter(fits)).unwrap_or(default)
+    top.duration_if(key, expected, fits).unwrap_or(default)
 }
 
 /// Reads `qosReserved`: the kubelet accepts `memory`, and uses it only with the feature gate.
-fn qos_reserved(top: &mut Fields<'_>, gates: FeatureGates, ignored: &mut Vec<String>) -> Option<u8> {
+fn qos_reserved(top: &mut Fields<'_>, gates: FeatureGates) -> Option<u8> {
     let key = "qosReserved";
     let given = top.text_map(key)?;
     let mut percent = None;
@@ -65,7 +60,7 @@ fn qos_reserved(top: &mut Fields<'_>, gates: FeatureGates, ignored: &mut Vec<Str
         }
     }
     if !gates.qos_reserved {
-        ignored.push(format!("{key} (feature gate QOSReserved is off)"));
+        top.without_effect(key, "the feature gate QOSReserved is off");
         return None;
     }
     percent
@@ -73,12 +68,7 @@ fn qos_reserved(top: &mut Fields<'_>, gates: FeatureGates, ignored: &mut Vec<Str
 
 fn memory_reservation(top: &mut Fields<'_>, gates: FeatureGates) -> MemoryReservation {
     let key = "memoryReservationPolicy";
-    let policy = top.text(key, "None or TieredReservation", |t| match t {
-        "" => Some(MemoryReservation::Unset),
-        "None" => Some(MemoryReservation::None),
-        "TieredReservation" => Some(MemoryReservation::TieredReservation),
-        _ => None,
-    });
+    let policy = top.choice(key, &["None", "TieredReservation"], true);
     if policy == Some(MemoryReservation::TieredReservation) && !gates.memory_qos {
         top.refuse(key, "TieredReservation", "None, or the feature gate MemoryQoS");
     }
@@ -86,29 +76,12 @@ fn memory_reservation(top: &mut Fields<'_>, gates: FeatureGates) -> MemoryReserv
 }
 
 fn swap(top: &mut Fields<'_>, gates: FeatureGates) -> SwapBehavior {
-    let key = "memorySwap";
-    let field = "memorySwap.swapBehavior";
-    let mut behavior = SwapBehavior::NoSwap;
-    for (name, value) in top.section(key) {
-        let name = crate::fields::shown(&name);
-        if name != "swapBehavior" {
-            top.refuse(&format!("{key}.{name}"), "unknown key", "swapBehavior");
-            continue;
-        }
-        match value.as_str() {
-            Some("") => {}
-            Some(_) if !gates.node_swap => {
-                top.refuse(
-                    field,
-                    &crate::fields::shown(&value),
-                    "nothing, because the feature gate NodeSwap is off",
-                );
-            }
-            Some("NoSwap") => {}
-            Some("LimitedSwap") => behavior = SwapBehavior::LimitedSwap,
-            _ if value.is_null() => {}
-            _ => top.refuse(field, &crate::fields::shown(&value), "NoSwap or LimitedSwap"),
-        }
+    let key = "swapBehavior";
+    let mut f = top.inside("memorySwap");
+    let behavior: Option<SwapBehavior> = f.choice(key, &["NoSwap", "LimitedSwap"], true);
+    if let Some(behavior) = behavior.filter(|_| !gates.node_swap) {
+        f.refuse(key, behavior.into(), "nothing, because the feature gate NodeSwap is off");
     }
-    behavior
+    f.finish();
+    behavior.unwrap_or(SwapBehavior::NoSwap)
 }

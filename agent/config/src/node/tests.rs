@@ -14,8 +14,14 @@ use nodewarden_manifest::Quantity;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
+/// Reads a file. What the agent accepts must be valid by its schema too.
 pub fn read(body: &str) -> Result<Config, ConfigError> {
-    parse("test.yaml", &format!("{HEAD}{body}"), &Overrides::default())
+    let text = format!("{HEAD}{body}");
+    let config = parse("test.yaml", &text, &Overrides::default());
+    if config.is_ok() {
+        assert_eq!(crate::schema::tests::faults(&text), [""; 0], "{body}");
+    }
+    config
 }
 
 fn node(body: &str) -> NodeSettings {
@@ -73,6 +79,8 @@ failCgroupV1: true
 singleProcessOOMKill: true
 oomScoreAdj: -1000
 maxPods: 250
+podsPerCore: 10
+maxOpenFiles: 5000
 staticPodPath: /etc/kubernetes/manifests
 fileCheckFrequency: 1m30s
 protectKernelDefaults: true
@@ -122,6 +130,8 @@ nodewarden: {mode: manage, runtimeCgroups: /runtime}
         file_check_frequency: Duration::from_secs(90),
         static_pod_url: crate::StaticPodUrl::default(),
         max_pods: 250,
+        pods_per_core: Some(10),
+        max_open_files: 5000,
         protect_kernel_defaults: Some(true),
         managers: ResourceManagerSettings::default(),
     };
@@ -147,14 +157,37 @@ fn values_that_mean_none() {
     assert_eq!(node("staticPodPath: ''\nsystemCgroups: ''").static_pod_path, None);
 }
 
+/// MachineInfo of pkg/kubelet/nodestatus: podsPerCore for each CPU, and maxPods in any case.
+#[test]
+fn pods_are_bounded_by_the_cpus_too() {
+    for (body, cpus, most) in [
+        ("", 64, 110),
+        ("podsPerCore: 0", 1, 110),
+        ("podsPerCore: 10", 4, 40),
+        ("podsPerCore: 10", 64, 110),
+        ("podsPerCore: 2147483647", u64::MAX, 110),
+        ("podsPerCore: 3\nmaxPods: 5", 1, 3),
+    ] {
+        assert_eq!(node(body).most_pods(cpus), most, "{body} with {cpus} CPUs");
+    }
+}
+
 #[test]
 fn keys_without_effect_are_listed() {
     for (body, ignored) in [
-        ("qosReserved: {memory: 50%}", "qosReserved (feature gate QOSReserved is off)"),
-        ("featureGates: {InPlacePodVerticalScaling: false}", "featureGates.InPlacePodVerticalScaling"),
-        ("podsPerCore: 3", "podsPerCore"),
+        ("qosReserved: {memory: 50%}", "qosReserved: the feature gate QOSReserved is off"),
+        (
+            "featureGates: {InPlacePodVerticalScaling: false}",
+            "featureGates.InPlacePodVerticalScaling: always on: what it stands for cannot be turned off",
+        ),
+        (
+            "featureGates: {Imagination: true}",
+            "featureGates.Imagination: no feature gate that changes what is done here",
+        ),
+        ("hairpinMode: none", "hairpinMode: the container runtime sets up the network"),
     ] {
-        assert_eq!(read(body).unwrap().ignored, [ignored], "{body}");
+        let shown: Vec<String> = read(body).unwrap().ignored.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, [ignored], "{body}");
     }
     assert_eq!(node("qosReserved: {memory: 50%}").qos_reserved_memory_percent, None);
 }

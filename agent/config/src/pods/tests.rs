@@ -24,6 +24,7 @@ fn everything_set() {
         "podLogsDir: /logs
 containerLogMaxSize: 1Mi
 containerLogMaxFiles: 3
+containerLogMaxWorkers: 4
 containerLogMonitorInterval: 3s
 crashLoopBackOff: {maxContainerRestartPeriod: 1m30s}
 clusterDNS: [10.96.0.10, 'fd00::a']
@@ -41,7 +42,12 @@ nodewarden: {crashLoopBackOffInitialSeconds: 2, crashLoopBackOffResetSeconds: 30
     .unwrap();
     let expected = PodSettings {
         logs_dir: PathBuf::from("/logs"),
-        rotation: LogRotation { max_size: Some(1 << 20), max_files: 3, interval: Duration::from_secs(3) },
+        rotation: LogRotation {
+            max_size: Some(1 << 20),
+            max_files: 3,
+            workers: 4,
+            interval: Duration::from_secs(3),
+        },
         backoff_initial: Duration::from_secs(2),
         backoff_max: Duration::from_secs(90),
         backoff_reset: Duration::from_secs(30),

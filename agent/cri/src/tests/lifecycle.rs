@@ -128,7 +128,7 @@ async fn a_pod_from_its_start_to_its_removal() {
     assert_eq!(client.list().await.unwrap(), Listing::default());
 
     // No registry exists at this name; the error is that of the runtime.
-    let error = client.pull("localhost:1/none:1", pod).await.unwrap_err();
+    let error = client.pull_as("localhost:1/none:1", pod, None).await.unwrap_err();
     assert!(!error.is_unavailable() && error.to_string().contains("PullImage localhost:1/none:1"), "{error}");
 }
 

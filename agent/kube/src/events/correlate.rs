@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::{Involved, Occurrence};
-use crate::rate::Rate;
+use nodewarden_tasks::rate::Rate;
 
 /// So many similar events are written one by one (`defaultAggregateMaxEvents`).
 const SIMILAR: usize = 10;

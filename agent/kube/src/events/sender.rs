@@ -19,8 +19,8 @@ use super::pending::is_too_old;
 use super::reason::published;
 use super::{Events, Involved, Occurrence};
 use crate::Connection;
-use crate::rate::Rate;
 use crate::status::answer::{Answer, of_error};
+use nodewarden_tasks::rate::Rate;
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -20,10 +20,10 @@ use super::object::object;
 use crate::Connection;
 use crate::known_pods::{KnownPod, KnownPods, PodKey};
 use crate::pod_object::NodeFacts;
-use crate::rate::Rate;
 use crate::status::NodeFactsSource;
 use crate::status::answer::{Answer, of_error};
 use crate::status::queue::{Next, Outcome, Queue};
+use nodewarden_tasks::rate::Rate;
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -24,7 +24,7 @@ use super::written::{Questions, Written};
 use crate::Connection;
 use crate::known_pods::{KnownChanges, KnownPod, KnownPods, PodKey, status_digest};
 use crate::pod_object::{Memory, NodeFacts, shown};
-use crate::rate::Rate;
+use nodewarden_tasks::rate::Rate;
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);

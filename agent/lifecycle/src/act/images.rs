@@ -21,6 +21,9 @@ pub enum ImageError {
     ImageInspectError { image: String, source: RuntimeError },
     #[error("failed to pull image {image:?}: {source}")]
     ErrImagePull { image: String, source: RuntimeError },
+    /// `registryPullQPS` is used up; the kubelet's words.
+    #[error("failed to pull image {image:?}: pull QPS exceeded")]
+    PullRateExceeded { image: String },
     /// The pod is to end.
     #[error("no longer wanted")]
     Interrupted,
@@ -33,7 +36,9 @@ impl ImageError {
             Self::InvalidImageName { .. } => WaitingReason::InvalidImageName,
             Self::ErrImageNeverPull { .. } => WaitingReason::ErrImageNeverPull,
             Self::ImageInspectError { .. } => WaitingReason::ImageInspectError,
-            Self::ErrImagePull { .. } | Self::Interrupted => WaitingReason::ErrImagePull,
+            Self::ErrImagePull { .. } | Self::PullRateExceeded { .. } | Self::Interrupted => {
+                WaitingReason::ErrImagePull
+            }
         }
     }
 }
@@ -78,11 +83,11 @@ pub async fn ensure(
     let pull = async {
         let credentials = objects::credentials(state, image).await;
         // Closed never.
-        let _turn = env.pulls.acquire().await;
+        let _turn = env.pulls.turn().await;
         pull_as(state, image, sandbox, credentials).await
     };
     let pulled = state.unless_ending(pull).await.ok_or(ImageError::Interrupted)?;
-    pulled.map_err(|source| ImageError::ErrImagePull { image: image.to_owned(), source })?;
+    pulled?;
     let took = begun.elapsed();
     let message = format!("Successfully pulled image {image:?} in {:.3}s", took.as_secs_f64());
     env.record_event(&pod, Some((container, "")), "Pulled", message);
@@ -98,19 +103,24 @@ async fn pull_as(
     image: &str,
     sandbox: &cri::PodSandboxConfig,
     credentials: Vec<Credential>,
-) -> Result<String, RuntimeError> {
-    let client = &state.env.client;
+) -> Result<String, ImageError> {
+    let pull = async |auth| {
+        if !state.env.pulls.may_begin() {
+            return Err(ImageError::PullRateExceeded { image: image.to_owned() });
+        }
+        let pulled = state.env.client.pull_as(image, sandbox.clone(), auth).await;
+        pulled.map_err(|source| ImageError::ErrImagePull { image: image.to_owned(), source })
+    };
     let mut failed = None;
     for Credential { username, password } in credentials {
-        let auth = cri::AuthConfig { username, password, ..Default::default() };
-        match client.pull_as(image, sandbox.clone(), Some(auth)).await {
+        match pull(Some(cri::AuthConfig { username, password, ..Default::default() })).await {
             Ok(reference) => return Ok(reference),
             Err(error) => failed = Some(error),
         }
     }
     match failed {
         Some(error) => Err(error),
-        None => client.pull(image, sandbox.clone()).await,
+        None => pull(None).await,
     }
 }
 

@@ -21,7 +21,10 @@ pub fn sandbox_config(
     let hostname = if host_network { String::new() } else { hostname::for_kernel(pod, host)? };
     let overhead =
         container::overhead(pod, host.node).map(|parameters| resources(&parameters)).unwrap_or_default();
-    let sysctls = pod.spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
+    let own = pod.spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
+    let own = own.map(|sysctl| (nodewarden_manifest::dotted(&sysctl.name), sysctl.value.clone()));
+    let of_node = nodewarden_manifest::default_sysctls(pod, &host.pods.default_sysctls);
+    let of_node = of_node.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Ok(cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
             name: pod.name.clone(),
@@ -38,9 +41,7 @@ pub fn sandbox_config(
         linux: Some(cri::LinuxPodSandboxConfig {
             cgroup_parent: cgroup_parent.to_owned(),
             security_context: Some(security::sandbox(pod)),
-            sysctls: sysctls
-                .map(|sysctl| (nodewarden_manifest::dotted(&sysctl.name), sysctl.value.clone()))
-                .collect(),
+            sysctls: of_node.chain(own).collect(),
             overhead: Some(overhead),
             resources: Some(resources(&container::sandbox(pod, host.node))),
         }),

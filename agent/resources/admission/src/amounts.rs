@@ -36,14 +36,14 @@ pub fn wants_initialised(pod: &Pod) -> Amounts {
     wants
 }
 
-/// What pods can have together: allocatable and `maxPods`. Without devices, whose number changes.
+/// What pods can have together: allocatable and `maxPods`, or fewer by `podsPerCore`. Without devices, whose number changes.
 pub fn capacity(capacity: &Capacity, settings: &NodeSettings) -> Amounts {
     let left = allocatable(capacity, settings);
     let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     let mut all = Amounts::from([
         (CPU.to_owned(), signed(left.cpu_milli)),
         (MEMORY.to_owned(), signed(left.memory_bytes)),
-        (PODS.to_owned(), i64::from(settings.max_pods)),
+        (PODS.to_owned(), i64::from(settings.most_pods(capacity.cpu_milli / 1000))),
     ]);
     all.extend(left.ephemeral_storage_bytes.map(|bytes| (EPHEMERAL_STORAGE.to_owned(), signed(bytes))));
     for (size, bytes) in &left.hugepages {
@@ -121,5 +121,7 @@ mod tests {
             (PODS, 110),
         ];
         assert_eq!(capacity(&machine, &settings), expected.map(|(name, n)| (name.to_owned(), n)).into());
+        let few = NodeSettings { pods_per_core: Some(5), ..settings };
+        assert_eq!(amount(&capacity(&machine, &few), PODS), 20);
     }
 }

@@ -10,7 +10,7 @@ use nodewarden_qos::allocatable::{Available, allocatable, whole};
 /// Every resource that the agent knows, in the kubelet's names. Extended resources of device plugins are not among them:
 /// their numbers are those of the plugins.
 pub fn node_resources(capacity: &Capacity, settings: &NodeSettings) -> Vec<NodeResource> {
-    let pods = u64::from(settings.max_pods);
+    let pods = u64::from(settings.most_pods(capacity.cpu_milli / 1000));
     let (all, left) = (amounts(whole(capacity), pods), amounts(allocatable(capacity, settings), pods));
     let of = |((name, capacity), (_, allocatable))| NodeResource { name, capacity, allocatable };
     all.into_iter().zip(left).map(of).collect()
@@ -70,6 +70,9 @@ mod tests {
                 "pods 110 of 110".to_owned(),
             ]
         );
+        let few = NodeSettings { pods_per_core: Some(10), ..settings.clone() };
+        let pods = node_resources(&capacity, &few).pop().unwrap();
+        assert_eq!((pods.name.as_str(), pods.allocatable, pods.capacity), ("pods", 40, 40));
         let unknown = Capacity { ephemeral_storage_bytes: None, ..capacity };
         assert!(node_resources(&unknown, &settings).iter().all(|own| own.name != "ephemeral-storage"));
     }

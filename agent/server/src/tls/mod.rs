@@ -58,6 +58,7 @@ pub fn certified(
 pub fn config(settings: &ServerSettings, serving: Serving) -> Result<ServerConfig, TlsError> {
     let mut provider = provider();
     provider.cipher_suites.retain(|suite| is_offered(suite, settings));
+    provider.kx_groups.retain(|group| is_preferred(group.name().into(), settings));
     let provider = Arc::new(provider);
     let clients = Arc::new(AnyClient::new(&provider));
     let versions: &[_] = match settings.tls_min_version {
@@ -84,6 +85,11 @@ fn is_offered(suite: &rustls::SupportedCipherSuite, settings: &ServerSettings) -
     suite.tls13().is_some() || names.is_empty() || names.iter().any(is)
 }
 
+/// Whether a key exchange may be used, by its number of IANA.
+fn is_preferred(group: u16, settings: &ServerSettings) -> bool {
+    settings.tls_curves.is_empty() || settings.tls_curves.contains(&group)
+}
+
 /// The newest serving certificate, at each handshake.
 #[derive(Debug)]
 struct Newest(Serving);
@@ -97,6 +103,20 @@ impl ResolvesServerCert for Newest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The numbers that the configuration calls offered are those that the library has.
+    #[test]
+    fn only_the_chosen_key_exchanges_are_offered() {
+        let numbers = |chosen: &[u16]| {
+            let settings = ServerSettings { tls_curves: chosen.to_vec(), ..ServerSettings::default() };
+            let mut groups: Vec<u16> = provider().kx_groups.iter().map(|group| group.name().into()).collect();
+            groups.retain(|group| is_preferred(*group, &settings));
+            groups.sort_unstable();
+            groups
+        };
+        assert_eq!(numbers(&[]), [23, 24, 29]);
+        assert_eq!(numbers(&[4588, 29]), [29]);
+    }
 
     #[test]
     fn only_the_chosen_suites_of_tls_12_are_offered() {

@@ -66,7 +66,9 @@ struct Changes {
 
 impl Reader {
     pub fn new(sources: Sources, config: &Config) -> Self {
-        let client = |endpoint: &Endpoint| Client::new(endpoint).with_request_limit(ASK);
+        let client = |endpoint: &Endpoint| {
+            Client::new(endpoint).with_image_service(config.image_endpoint.as_ref()).with_request_limit(ASK)
+        };
         let changes = Changes {
             capacity: sources.capacity.clone(),
             devices: sources.devices.as_ref().map(Devices::changes),

@@ -9,6 +9,7 @@ mod environment;
 pub(crate) mod fixture;
 mod hooks;
 mod images;
+mod kubelet_keys;
 pub(crate) mod listed;
 pub(crate) mod manifest;
 mod names;
@@ -64,6 +65,7 @@ pub fn tests() -> Vec<Test> {
         refused::TESTS,
         summary::TESTS,
         survive::TESTS,
+        kubelet_keys::TESTS,
         url::TESTS,
         command_line::TESTS,
     ]

@@ -211,7 +211,7 @@ impl Node {
             status: PodStatusCache::default(),
             places: watch::channel(Arc::default()).1,
             holds: nodewarden_gc::Holds::default(),
-            pulls: Semaphore::new(1),
+            pulls: crate::pulls::Pulls::new(Some(1), None),
             pressure: pressed,
             starts: Arc::new(Semaphore::new(1)),
             ends: Semaphore::new(16),
