@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod client;
 mod connections;
+mod cpu_map;
 mod device;
 mod error;
 pub mod event;

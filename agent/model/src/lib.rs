@@ -8,6 +8,7 @@
 
 pub mod backoff;
 mod clock;
+mod cpu_map;
 mod decision;
 mod device;
 mod disk_use;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use clock::{ClockReading, Shift};
+pub use cpu_map::{ContainerMemory, CpuMapView, CpuPlace, NodeMemory};
 pub use decision::{
     CandidateSeen, ConditionSeen, Decision, DecisionStep, EvictionStatus, PressureView, SignalSeen,
 };
@@ -95,6 +97,10 @@ pub trait AgentState: Send + Sync + 'static {
     /// The CPUs that containers have for themselves, and who else ran on them; empty in mode observe.
     fn exclusive_cpus(&self) -> ExclusiveCpusView {
         ExclusiveCpusView::default()
+    }
+    /// CPUs and NUMA nodes, and which container has what of them; empty in mode observe.
+    fn cpu_map(&self) -> CpuMapView {
+        CpuMapView::default()
     }
     /// Probes of the managed pods; empty in mode observe.
     fn probes(&self) -> ProbesView {

@@ -5,6 +5,7 @@ mod agent;
 mod arguments;
 mod client;
 mod config;
+mod cpus;
 mod decision;
 mod devices;
 mod error;
@@ -49,6 +50,7 @@ Examples:
   nodewarden exec -it shop/cart -- sh                     a shell in a container
   nodewarden pods                                         the pods that the agent runs
   nodewarden pods describe shop/cart                      details of one pod, with its events
+  nodewarden cpus                                         CPUs and NUMA nodes, and the containers that have them for themselves
   nodewarden devices                                      devices of plugins, and the containers that use them
   nodewarden images                                       the images, and why each is kept or would be removed
   nodewarden gc --dry-run                                 what a collection would remove now
@@ -75,6 +77,7 @@ enum Command {
     Tree(tree::TreeArgs),
     Status(status::StatusArgs),
     Pods(pods::PodsArgs),
+    Cpus(cpus::CpusArgs),
     Devices(devices::DevicesArgs),
     Images(images::ImagesArgs),
     Gc(gc::GcArgs),
@@ -118,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Tree(args) => client::block_on(tree::run(args)),
         Command::Status(args) => client::block_on(status::run(args)),
         Command::Pods(args) => client::block_on(pods::run(args)),
+        Command::Cpus(args) => client::block_on(cpus::run(args)),
         Command::Devices(args) => client::block_on(devices::run(args)),
         Command::Images(args) => client::block_on(images::run(args)),
         Command::Gc(args) => client::block_on(gc::run(args)),

@@ -30,7 +30,7 @@ use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_kube::source::ApiSource;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
-use nodewarden_model::{CpuOwners, Detail, Identity};
+use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, Following, PodSource, PodSources};
@@ -136,8 +136,8 @@ fn run_pods(
     let handed = pods.clone();
     let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;
-    let exclusive_cpu_owners = watch::Sender::new(CpuOwners::new());
-    let exclusive_cpus = ExclusiveCpuWatch::start(context, exclusive_cpu_owners.subscribe())?;
+    let owners = resource_managers::follow_owners(context, &managers, hierarchy.pod_cgroups());
+    let exclusive_cpus = ExclusiveCpuWatch::start(context, owners)?;
     let reports = PodReports::start(context, begun);
     let written = reports.as_ref().map(PodReports::written);
     let node = NodeParts {
@@ -148,7 +148,6 @@ fn run_pods(
         sources,
         log_rotation,
         exclusive_cpus: Some(exclusive_cpus),
-        exclusive_cpu_owners: Some(exclusive_cpu_owners),
         eviction,
         gc: Some(gc),
         pods: Some(pods),

@@ -3,12 +3,10 @@
 use nodewarden_gc::Collector;
 use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
-use nodewarden_model::CpuOwners;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::source::Following;
 use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_throttle::Throttle;
-use tokio::sync::watch;
 
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
@@ -35,8 +33,6 @@ pub struct NodeParts {
     pub log_rotation: Option<LogRotation>,
     /// Nothing is counted on exclusive CPUs when this ends.
     pub exclusive_cpus: Option<ExclusiveCpuWatch>,
-    /// Who has which CPU for itself. Nothing assigns CPUs yet.
-    pub exclusive_cpu_owners: Option<watch::Sender<CpuOwners>>,
     pub eviction: Option<Eviction>,
     pub gc: Option<Collector>,
     /// Containers keep running when this ends.

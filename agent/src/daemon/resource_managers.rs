@@ -1,19 +1,31 @@
 //! The managers of CPUs, memory and topology, whose events go into the journal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tracing::warn;
 
 use super::context::Context;
 use nodewarden_config::ResourceManagerSettings;
+use nodewarden_hierarchy::PodCgroupState;
 use nodewarden_machine::node::Capacity;
-use nodewarden_model::Detail;
+use nodewarden_model::{
+    ContainerMemory, CpuMapView, CpuOwner, CpuOwners, CpuPlace, Detail, DeviceOwner, NodeMemory, PodView,
+};
 use nodewarden_qos::allocatable::reservation;
-use nodewarden_resource_managers::{ManagerError, Reservation, ResourceManagers};
-use nodewarden_topology::{CpuTopology, Machine};
+use nodewarden_resource_managers::{CpuMap, ManagerError, Owner, Reservation, ResourceManagers};
+use nodewarden_tasks::parts;
+use nodewarden_topology::{Cpu, CpuTopology, Machine, NumaNode};
+
+/// The cgroups of pods by uid, as the hierarchy reports them.
+type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
+
+/// How long the task that follows owners may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the kernel shows CPUs and NUMA nodes.
 const SYSTEM: &str = "/sys/devices/system";
@@ -39,6 +51,106 @@ pub fn start(
     let reserved = Reservation(reservation(capacity, &config.node));
     let _runtime = runtime.enter();
     ResourceManagers::start(keys, reserved, machine(keys)?, &config.devices.kubelet_dir, pods, events)
+}
+
+/// Follows which CPUs containers have for themselves. The owner of a CPU is the container's pod: containers of one pod
+/// may have the same CPU, one after the other.
+pub fn follow_owners(
+    context: Context<'_>,
+    managers: &ResourceManagers,
+    mut cgroups: Places,
+) -> watch::Receiver<CpuOwners> {
+    let (sender, owners) = watch::channel(CpuOwners::new());
+    let managers = managers.clone();
+    let mut changes = managers.changes();
+    context.runtime.spawn(parts::register("owners of CPUs", LIMIT).task(async move {
+        loop {
+            changes.mark_unchanged();
+            let places = cgroups.borrow_and_update().clone();
+            let now = owners_of(&managers.map(), |uid| places.get(uid).map(|own| own.path.clone()));
+            sender.send_if_modified(|before| {
+                let is_new = *before != now;
+                *before = now;
+                is_new
+            });
+            let ended = tokio::select! {
+                changed = changes.changed() => changed.is_err(),
+                changed = cgroups.changed() => changed.is_err(),
+            };
+            if ended {
+                // The agent ends.
+                return std::future::pending().await;
+            }
+        }
+    }));
+    owners
+}
+
+/// Whose each exclusive CPU is. `cgroup`: the cgroup of the pod with this uid.
+fn owners_of(map: &CpuMap, cgroup: impl Fn(&str) -> Option<String>) -> CpuOwners {
+    let mut owners = CpuOwners::new();
+    for (owner, cpus) in &map.owners {
+        let Some(cgroup) = cgroup(&owner.uid) else { continue };
+        let own = CpuOwner { uid: owner.uid.clone(), container: owner.container.clone(), cgroup };
+        owners.extend(cpus.iter().map(|cpu| (cpu, own.clone())));
+    }
+    owners
+}
+
+/// What `nodewarden cpus` shows; `pods` are only used for names.
+pub fn view(managers: &ResourceManagers, pods: &[Arc<PodView>]) -> CpuMapView {
+    let map = managers.map();
+    let named = |owner: &Owner| {
+        let pod = pods.iter().find(|view| view.pod.uid == owner.uid).map(|view| &view.pod);
+        DeviceOwner {
+            uid: owner.uid.clone(),
+            namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+            name: pod.map(|pod| pod.name.clone()).unwrap_or_default(),
+            container: owner.container.clone(),
+        }
+    };
+    let place = |own: &Cpu| CpuPlace {
+        cpu: own.cpu,
+        core: own.core,
+        socket: own.socket,
+        node: own.node,
+        cache: own.cache,
+        reserved: map.reserved.contains(own.cpu),
+        shared: map.shared.contains(own.cpu),
+        owners: map
+            .owners
+            .iter()
+            .filter(|(_, cpus)| cpus.contains(own.cpu))
+            .map(|(own, _)| named(own))
+            .collect(),
+    };
+    let allocatable = |node: u32| {
+        let blocks =
+            map.allocatable_memory.iter().filter(|own| own.nodes == [node] && own.resource == "memory");
+        blocks.map(|own| own.size).sum()
+    };
+    let node = |own: &NumaNode| NodeMemory {
+        node: own.id,
+        total_bytes: own.memory_bytes,
+        allocatable_bytes: allocatable(own.id),
+    };
+    let memory = map.memory.iter().flat_map(|(owner, blocks)| {
+        let owner = named(owner);
+        blocks.iter().map(move |own| ContainerMemory {
+            owner: owner.clone(),
+            resource: own.resource.clone(),
+            bytes: own.size,
+            nodes: own.nodes.clone(),
+        })
+    });
+    CpuMapView {
+        cpu_policy: map.cpu_policy.to_owned(),
+        memory_policy: map.memory_policy.to_owned(),
+        topology_policy: map.topology_policy.clone(),
+        cpus: map.cpus.iter().map(place).collect(),
+        nodes: map.nodes.iter().map(node).collect(),
+        memory: memory.collect(),
+    }
 }
 
 /// Checks the settings for this machine, as [`start`] does.

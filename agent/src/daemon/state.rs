@@ -10,6 +10,7 @@ use super::context::Context;
 use super::exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use super::node_parts::NodeParts;
 use super::observer::Observer;
+use super::resource_managers;
 use super::system_cgroups::SystemCgroupLookup;
 use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
@@ -18,11 +19,12 @@ use nodewarden_lifecycle::SetAside;
 use nodewarden_machine::cgroup::workloads;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
-    AgentCost, AgentState, DevicesView, EvictionStatus, ExclusiveCpusView, HierarchyStatus, ImageGc, PodView,
-    ProbesView, Snapshot, Status, SystemCgroups, Workload,
+    AgentCost, AgentState, CpuMapView, DevicesView, EvictionStatus, ExclusiveCpusView, HierarchyStatus,
+    ImageGc, PodView, ProbesView, Snapshot, Status, SystemCgroups, Workload,
 };
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
+use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_storage::journal::{Journal, JournalStats};
 use nodewarden_tasks::parts::Parts;
 
@@ -38,6 +40,7 @@ pub struct State {
     devices: Option<Devices>,
     enforcer: Option<Enforcer>,
     exclusive_cpus: Option<ShownExclusiveCpus>,
+    managers: Option<ResourceManagers>,
     system_cgroups: SystemCgroupLookup,
     set_aside: Option<SetAside>,
 }
@@ -54,6 +57,7 @@ impl State {
             hierarchy: node.hierarchy.as_ref().map(|hierarchy| hierarchy.status()),
             devices: node.devices.as_ref().map(|devices| devices.manager.clone()),
             enforcer: node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
+            managers: node.managers.clone(),
             exclusive_cpus: node.exclusive_cpus.as_ref().map(ExclusiveCpuWatch::shown).cloned(),
             system_cgroups: SystemCgroupLookup::new(context.config, &context.observer.facts.layout),
             set_aside: node.pods.as_ref().map(|pods| pods.set_aside().clone()),
@@ -123,6 +127,13 @@ impl AgentState for State {
 
     fn exclusive_cpus(&self) -> ExclusiveCpusView {
         self.exclusive_cpus.as_ref().map(ShownExclusiveCpus::view).unwrap_or_default()
+    }
+
+    fn cpu_map(&self) -> CpuMapView {
+        self.managers
+            .as_ref()
+            .map(|managers| resource_managers::view(managers, &self.pods.pods()))
+            .unwrap_or_default()
     }
 
     fn probes(&self) -> ProbesView {

@@ -34,12 +34,11 @@ fn resource(own: DeviceResource) -> proto::DeviceResource {
     }
 }
 
+/// The container that has something.
+pub fn owner(DeviceOwner { uid, namespace, name, container }: DeviceOwner) -> proto::DeviceOwner {
+    proto::DeviceOwner { uid, namespace, name, container }
+}
+
 fn device(own: DeviceView) -> proto::Device {
-    let owner = |DeviceOwner { uid, namespace, name, container }| proto::DeviceOwner {
-        uid,
-        namespace,
-        name,
-        container,
-    };
     proto::Device { id: own.id, health: own.health.to_owned(), numa: own.numa, owner: own.owner.map(owner) }
 }

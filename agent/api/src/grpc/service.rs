@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use super::connections::{self, SUBSCRIBERS, WithPlace};
 use super::filter::EventFilter;
 use super::stream::EventStream;
-use super::{cgroup, device, exclusive_cpus, status, time};
+use super::{cgroup, cpu_map, device, exclusive_cpus, status, time};
 use nodewarden_model::AgentState;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking;
@@ -71,6 +71,13 @@ impl Nodewarden for Service {
         _: Request<proto::ListExclusiveCpusRequest>,
     ) -> Result<Response<proto::ListExclusiveCpusResponse>, Status> {
         Ok(Response::new(self.ask(|state| exclusive_cpus::list(state.exclusive_cpus())).await?))
+    }
+
+    async fn get_cpu_map(
+        &self,
+        _: Request<proto::GetCpuMapRequest>,
+    ) -> Result<Response<proto::GetCpuMapResponse>, Status> {
+        Ok(Response::new(self.ask(|state| cpu_map::map(state.cpu_map())).await?))
     }
 
     type WatchEventsStream = WithPlace<EventStream>;

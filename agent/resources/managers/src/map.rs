@@ -25,6 +25,8 @@ pub struct CpuMap {
     pub cpu_policy: &'static str,
     /// `None` or `Static`.
     pub memory_policy: &'static str,
+    /// `none`, `best-effort`, `restricted` or `single-numa-node`.
+    pub topology_policy: String,
     /// Every CPU that is online, with core, socket, NUMA node and level 3 cache.
     pub cpus: Vec<Cpu>,
     /// The NUMA nodes.
@@ -79,6 +81,7 @@ impl CpuMap {
         Self {
             cpu_policy: cpus.settings().policy.name(),
             memory_policy: memory.settings().policy.name(),
+            topology_policy: managers.topology_policy().to_owned(),
             cpus: topology.all().iter().filter_map(|cpu| topology.cpu(cpu).copied()).collect(),
             nodes: managers.machine().nodes.clone(),
             reserved: cpus.settings().reserved.clone(),

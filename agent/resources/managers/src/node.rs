@@ -70,6 +70,11 @@ impl Managers {
         &self.machine
     }
 
+    /// `topologyManagerPolicy`.
+    pub fn topology_policy(&self) -> &str {
+        &self.keys.topology_policy
+    }
+
     /// Gives a pod everything that it asks for, or nothing.
     ///
     /// # Errors
