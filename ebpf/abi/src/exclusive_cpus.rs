@@ -117,7 +117,7 @@ pub struct ExclusiveCpu {
     pub longest: [[LongestTurn; LONGEST_KINDS]; 2],
 }
 
-const _: () = assert!(size_of::<ExclusiveCpu>() % 8 == 0);
+const _: () = assert!(size_of::<ExclusiveCpu>().is_multiple_of(8));
 
 #[cfg(test)]
 mod tests {
