@@ -8,7 +8,9 @@ use clap::{Args, Subcommand};
 
 use super::CliError;
 use super::output::stdout;
+use crate::daemon::check_resource_managers;
 use nodewarden_config as config;
+use nodewarden_config::Mode;
 use nodewarden_config::{Checked, Overrides};
 
 /// Check a configuration file, print the settings that the agent would run with, or the schema of such files
@@ -54,6 +56,12 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
                 Some(dir) => writeln!(out, "{} with {} is valid", file.display(), dir.display())?,
             }
             write_keys(&mut out, &checked)?;
+            // Another machine may hold it: no error of the file.
+            if checked.config.mode == Mode::Manage
+                && let Err(error) = check_resource_managers(&checked.config)
+            {
+                writeln!(out, "on this machine the agent would not start: {error}")?;
+            }
         }
         ConfigCommand::Show { config, config_dir, overrides } => {
             let config = config::load(config.as_deref(), config_dir.as_deref(), overrides)?;

@@ -36,3 +36,4 @@ mod watchdog;
 
 pub use app::run;
 pub use error::DaemonError;
+pub use resource_managers::check as check_resource_managers;

@@ -10,9 +10,10 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::context::Context;
-use nodewarden_config::ResourceManagerSettings;
+use nodewarden_config::{Config, ResourceManagerSettings};
 use nodewarden_hierarchy::PodCgroupState;
 use nodewarden_machine::node::Capacity;
+use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{
     ContainerMemory, CpuMapView, CpuOwner, CpuOwners, CpuPlace, Detail, DeviceOwner, NodeMemory, PodView,
 };
@@ -153,17 +154,15 @@ pub fn view(managers: &ResourceManagers, pods: &[Arc<PodView>]) -> CpuMapView {
     }
 }
 
-/// Checks the settings for this machine, as [`start`] does.
+/// Checks the settings for this machine, as [`start`] does. What of the machine cannot be read is not checked.
 ///
 /// # Errors
 /// A setting cannot be held on this machine.
-pub fn check(config: &nodewarden_config::Config, capacity: &Capacity) -> Result<(), ManagerError> {
+pub fn check(config: &Config) -> Result<(), ManagerError> {
     let keys = &config.node.managers;
-    nodewarden_resource_managers::check(
-        keys,
-        &Reservation(reservation(capacity, &config.node)),
-        &machine(keys)?,
-    )
+    let Ok(capacity) = Sources::default().capacity(None) else { return Ok(()) };
+    let reserved = Reservation(reservation(&capacity, &config.node));
+    nodewarden_resource_managers::check(keys, &reserved, &machine(keys)?)
 }
 
 /// The machine's CPUs and NUMA nodes. Without a policy that needs them, they may be unknown.
