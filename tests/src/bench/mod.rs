@@ -6,6 +6,7 @@ mod devices;
 mod disk_use;
 mod events;
 mod eviction;
+mod exclusive;
 mod exclusive_cpus;
 mod figure;
 mod node;
@@ -71,6 +72,7 @@ const BENCHES: &[&dyn Bench] = &[
     &events::Events,
     &overhead::Overhead,
     &exclusive_cpus::ExclusiveCpus,
+    &exclusive::Exclusive,
     &scrape::Scrape,
     &cgroups::Cgroups,
     &pods::Pods,

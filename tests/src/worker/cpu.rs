@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::WorkError;
-use super::report::{Pulsed, Scheduled};
+use super::report::{Pauses, Pulsed, Scheduled};
 
 /// Uses a CPU for `milliseconds` and returns what `/proc/self/schedstat` counted meanwhile.
 pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
@@ -36,6 +36,31 @@ pub fn pulse(milliseconds: u64, every_us: u64, busy_us: u64) -> Result<Pulsed, W
     }
     Ok(Pulsed { waited_ns })
 }
+
+/// Looks at the clock for `milliseconds` without doing anything else. What lies between two looks and is more than
+/// [`LOOK`] is a pause: something else had the CPU.
+pub fn pauses(milliseconds: u64) -> Pauses {
+    let begun = Instant::now();
+    let end = begun + Duration::from_millis(milliseconds);
+    let mut pauses = Pauses::default();
+    let mut last = begun;
+    while last < end {
+        let now = Instant::now();
+        let pause = now - last;
+        last = now;
+        if pause > LOOK {
+            let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+            pauses.worst_ns = pauses.worst_ns.max(ns);
+            pauses.total_ns += ns;
+            pauses.count += 1;
+        }
+    }
+    pauses.in_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    pauses
+}
+
+/// Two looks at the clock are no further apart than this unless something else had the CPU.
+const LOOK: Duration = Duration::from_micros(20);
 
 fn busy_until(end: Instant) {
     let mut x = 1u64;

@@ -70,6 +70,8 @@ enum Work {
     Spin { milliseconds: u64 },
     /// Wakes up repeatedly, works a little, and reports how long it waited for a CPU each time
     Pulse { milliseconds: u64, every_us: u64, busy_us: u64 },
+    /// Looks at the clock without a pause, and reports how long it did not run
+    Pauses { milliseconds: u64 },
     /// Forks children of which some exec, some exit and some are killed
     Processes(processes::Plan),
     /// Forks children with many threads, of which some exit, some are killed, and some end thread by thread
@@ -136,6 +138,7 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::Pulse { milliseconds, every_us, busy_us } => {
             say(&cpu::pulse(milliseconds, every_us, busy_us)?)?;
         }
+        Work::Pauses { milliseconds } => say(&cpu::pauses(milliseconds))?,
         Work::Processes(plan) => say(&plan.run()?)?,
         Work::ThreadedProcesses { rounds, threads } => say(&processes::threaded(rounds, threads)?)?,
         Work::ForkUntilRefused { at_most } => say(&processes::fork_until_refused(at_most)?)?,

@@ -17,6 +17,20 @@ pub enum End {
     Signal(i32),
 }
 
+/// Times in which a process that always wants to run did not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pauses {
+    /// The longest.
+    pub worst_ns: u64,
+    /// All together.
+    pub total_ns: u64,
+    /// How many.
+    pub count: u64,
+    /// For how long it was looked.
+    pub in_ns: u64,
+}
+
 /// Mean nanoseconds per open: for each cgroup, one value per round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opened {

@@ -6,12 +6,14 @@ use serde_json::json;
 
 use super::NEEDS;
 use super::fixture::{ManagersFixture, exclusive, shared};
+use crate::e2e::pods::listed::ListedPod;
+use crate::e2e::support::eventually;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("exclusive_cpus_are_nobody_elses", alone).timeout(180).needs(NEEDS),
-    Test::new("exclusive_cpus_allow_no_resize", no_resize).timeout(120).needs(NEEDS),
+    Test::new("resource_managers_exclusive_cpus", alone).timeout(180).needs(NEEDS),
+    Test::new("resource_managers_refuse_resize", no_resize).timeout(120).needs(NEEDS),
 ];
 
 /// The policy with CPU 0 reserved, which leaves CPU 1 of a machine with two CPUs.
@@ -49,6 +51,7 @@ fn alone(context: &Context) -> Result<(), Failure> {
     ensure!(!ran_neighbour.contains_key(&1), "its neighbour ran on CPUs {ran_neighbour:?}");
     let entries = json!({ own.uid(): { "c": "1" } });
     ensure_eq!(fixture.cpu_state()?, (others.clone(), entries.clone()), "cpu_manager_state");
+    shown(&fixture, &own)?;
     let said = fixture.pods.notes("own", "ResourcesAllocated", begun)?;
     ensure_eq!(said, ["c: CPUs 1".to_owned()], "events of the allocation");
 
@@ -78,9 +81,37 @@ fn alone(context: &Context) -> Result<(), Failure> {
     fixture.pods.finish()
 }
 
+/// `nodewarden cpus`, PodResources and the metrics have the CPU as the container's, with who else ran on it.
+fn shown(fixture: &ManagersFixture<'_>, own: &ListedPod) -> Result<(), Failure> {
+    let context = fixture.context();
+    let mut last = String::new();
+    let counted = eventually(context.patiently(30), "", || {
+        let output = fixture.pods.command(&["cpus", "--output", "json"])?;
+        last = String::from_utf8_lossy(&output.stdout).into_owned();
+        let map: serde_json::Value = serde_json::from_str(&last).unwrap_or_default();
+        let cpu = &map["cpus"][1];
+        let owner = cpu["owners"]
+            == json!([{ "uid": own.uid(), "namespace": "default", "name": "own", "container": "c" }]);
+        let ns = |by: &str| cpu["used"][by]["ns"].as_u64().unwrap_or(0);
+        let all: u64 =
+            ["owner", "kernel_thread", "other", "idle", "interrupt", "softirq"].map(ns).iter().sum();
+        // It spins, so that most of the time is its own.
+        Ok((owner && ns("owner") * 2 > all && map["cpus"][0]["shared"] == true).then_some(()))
+    });
+    counted.map_err(|_| Failure::Unexpected(format!("nodewarden cpus: {last}")))?;
+    let text = String::from_utf8_lossy(&fixture.pods.command(&["cpus"])?.stdout).into_owned();
+    ensure!(text.contains("exclusive") && text.contains("default/own (c)"), "{text}");
+    let metrics = fixture.pods.agent()?.get("/metrics")?.text();
+    let own_time = metrics.lines().find(|line| {
+        line.starts_with("nodewarden_exclusive_cpu_seconds_total{") && line.contains("by=\"owner\"")
+    });
+    ensure!(own_time.is_some_and(|line| line.contains("cpu=\"1\"")), "no metric of CPU 1: {own_time:?}");
+    Ok(())
+}
+
 fn ran<const N: usize>(
     fixture: &ManagersFixture<'_>,
-    pods: &[&crate::e2e::pods::listed::ListedPod; N],
+    pods: &[&ListedPod; N],
 ) -> Result<[std::collections::BTreeMap<u32, f64>; N], Failure> {
     let ran = fixture.ran_on(pods, Duration::from_secs(2))?;
     ran.try_into().map_err(|ran| Failure::Unexpected(format!("{ran:?}")))
@@ -96,7 +127,7 @@ fn no_resize(context: &Context) -> Result<(), Failure> {
     fixture.pods.put([changed])?;
     let expected = "Infeasible: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy";
     let mut last = String::new();
-    let shown = crate::e2e::support::eventually(context.patiently(15), "", || {
+    let shown = eventually(context.patiently(15), "", || {
         let output = fixture.pods.command(&["pods", "describe", "own"])?;
         last = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(last.contains(expected).then_some(()))

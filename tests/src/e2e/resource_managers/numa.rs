@@ -16,7 +16,7 @@ use crate::{ensure, ensure_eq};
 pub const TESTS: &[Test] = &[
     Test::new("numa_pods_have_cpus_and_memory_of_one_node", aligned).timeout(240).needs(NUMA_NEEDS),
     Test::new("numa_pod_that_cannot_be_aligned_is_refused", refused).timeout(180).needs(NUMA_NEEDS),
-    Test::new("numa_cpu_unplugged_and_back", unplugged).timeout(240).needs(&[
+    Test::new("numa_survives_unplugged_processor", unplugged).timeout(240).needs(&[
         Capability::Root,
         Capability::Cri,
         Capability::MemoryCgroup,

@@ -12,10 +12,10 @@ use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("exclusive_cpus_survive_damaged_state", damaged).timeout(120).needs(NEEDS),
-    Test::new("exclusive_cpus_survive_change_of_policy", policies).timeout(180).needs(NEEDS),
-    Test::new("exclusive_cpus_of_gone_pods_are_freed", gone).timeout(120).needs(NEEDS),
-    Test::new("memory_nodes_of_guaranteed_pods", memory).timeout(120).needs(NEEDS),
+    Test::new("resource_managers_damaged_state", damaged).timeout(120).needs(NEEDS),
+    Test::new("resource_managers_change_of_policy", policies).timeout(180).needs(NEEDS),
+    Test::new("resource_managers_free_gone_pods", gone).timeout(120).needs(NEEDS),
+    Test::new("resource_managers_memory_nodes", memory).timeout(120).needs(NEEDS),
 ];
 
 /// What a kubelet 1.36 has written for a container on CPU 1 of a machine with two CPUs. The checksum is that of

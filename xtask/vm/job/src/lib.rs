@@ -61,7 +61,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "hierarchy_matches_kubelet",
     "drift_is_corrected",
     "memory_limit_below_usage_is_deferred",
-    "exclusive_cpus_are_nobody_elses",
+    "resource_managers_exclusive_cpus",
     // In a guest of its own, with two NUMA nodes.
     "numa_",
 ];
