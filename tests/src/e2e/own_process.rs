@@ -29,7 +29,8 @@ fn log_and_files(context: &Context) -> Result<(), Failure> {
     let mut levels = Vec::new();
     let mut reasons = 0;
     for line in log.lines() {
-        let own: Value = serde_json::from_str(line).map_err(|e| Failure::Unexpected(format!("{line}: {e}")))?;
+        let own: Value =
+            serde_json::from_str(line).map_err(|e| Failure::Unexpected(format!("{line}: {e}")))?;
         levels.push(own["level"].as_str().unwrap_or_default().to_owned());
         let is_key = own["fields"]["key"] == "hairpinMode";
         let text = own["fields"]["message"].as_str().unwrap_or_default();
