@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "proto/deviceplugin/v1beta1/api.proto",
     "proto/nodewarden/v1/garbage.proto",
     "proto/nodewarden/v1/nodewarden.proto",
@@ -11,6 +11,7 @@ const FILES: [&str; 9] = [
     "proto/nodewarden/v1/pressure.proto",
     "proto/pluginregistration/v1/api.proto",
     "proto/podresources/v1/api.proto",
+    "proto/podresources/v1alpha1/api.proto",
     "proto/runtime/v1/api.proto",
 ];
 

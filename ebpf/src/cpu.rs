@@ -44,7 +44,6 @@ static LAST_TURNS: Array<LastTurn> = Array::with_max_entries(1 << LAST_TURNS_BIT
 globals! {
     /// task_struct
     OFF_TASK_RUN_DELAY: u32 = 0;
-    OFF_TASK_LAST_ARRIVAL: u32 = 0;
     OFF_TASK_STATE: u32 = 0;
 }
 

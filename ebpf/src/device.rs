@@ -47,7 +47,6 @@ static DEVICE_TURNS: LruHashMap<DeviceTurn, u32> = LruHashMap::with_max_entries(
 
 globals! {
     /// cgroup
-    OFF_CGROUP_LEVEL: u32 = 0;
     OFF_CGROUP_ANCESTORS: u32 = 0;
 }
 

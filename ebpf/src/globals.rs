@@ -19,6 +19,8 @@ globals! {
     OFF_TASK_TGID: u32 = 0;
     OFF_TASK_COMM: u32 = 0;
     OFF_TASK_SIGNAL: u32 = 0;
+    OFF_TASK_FLAGS: u32 = 0;
+    OFF_TASK_LAST_ARRIVAL: u32 = 0;
     /// css_set
     OFF_CSSET_SUBSYS: u32 = 0;
     OFF_CSSET_DFL: u32 = 0;
@@ -26,6 +28,7 @@ globals! {
     OFF_CSS_CGROUP: u32 = 0;
     /// cgroup, kernfs_node
     OFF_CGROUP_KN: u32 = 0;
+    OFF_CGROUP_LEVEL: u32 = 0;
     OFF_KN_ID: u32 = 0;
 
     /// Hierarchy id of each space; u32::MAX for none.
@@ -50,6 +53,9 @@ globals! {
     /// Not 0: write aya-log records (on rare paths only).
     VERBOSE: u32 = 0;
 }
+
+/// Bit of `task_struct.flags`: a kernel thread (include/linux/sched.h).
+pub const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// Reads a global's value as the loader set it.
 #[inline(always)]

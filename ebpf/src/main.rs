@@ -16,6 +16,7 @@ mod cgroup_lifecycle;
 mod count;
 mod cpu;
 mod device;
+mod exclusive_cpus;
 mod globals;
 mod maps;
 mod network;

@@ -25,7 +25,6 @@ static COUNTED_EXITS: LruHashMap<[u64; 2], u8> = LruHashMap::with_max_entries(1,
 
 globals! {
     /// task_struct
-    OFF_TASK_FLAGS: u32 = 0;
     OFF_TASK_EXIT_CODE: u32 = 0;
     OFF_TASK_THREAD_PID: u32 = 0;
     OFF_TASK_REAL_PARENT: u32 = 0;
@@ -47,8 +46,6 @@ globals! {
 
 /// include/linux/sched/signal.h
 const SIGNAL_GROUP_EXIT: u32 = 4;
-/// include/linux/sched.h
-const PF_KTHREAD: u32 = 0x0020_0000;
 /// include/uapi/linux/bpf.h: an insertion fails if the key is there already, with -EEXIST.
 const BPF_NOEXIST: u64 = 1;
 const EEXIST: i32 = 17;

@@ -89,7 +89,17 @@ pub unsafe fn cgroup_id(cgroup: Ptr) -> u64 {
 #[inline(always)]
 pub unsafe fn cpu_cgroup_id(task: Ptr) -> u64 {
     // SAFETY: as the caller says.
-    unsafe { typed_cgroup_id(task, get(&SUBSYS_CPU)) }
+    unsafe { cgroup_id(cpu_cgroup(task)) }
+}
+
+/// The task's cgroup in the cpu controller's hierarchy, a BTF-typed pointer.
+///
+/// # Safety
+/// `task` must be a BTF-typed task_struct.
+#[inline(always)]
+pub unsafe fn cpu_cgroup(task: Ptr) -> Ptr {
+    // SAFETY: as the caller says.
+    unsafe { typed_cgroup(task, get(&SUBSYS_CPU)) }
 }
 
 /// Kernel id of the task's cgroup in the memory controller's hierarchy, read by plain loads.
@@ -99,27 +109,26 @@ pub unsafe fn cpu_cgroup_id(task: Ptr) -> u64 {
 #[inline(always)]
 pub unsafe fn typed_memory_cgroup_id(task: Ptr) -> u64 {
     // SAFETY: as the caller says.
-    unsafe { typed_cgroup_id(task, get(&SUBSYS_MEMORY)) }
+    unsafe { cgroup_id(typed_cgroup(task, get(&SUBSYS_MEMORY))) }
 }
 
-/// Kernel id of the task's cgroup in a v1 controller's hierarchy, or in the unified one if `subsys` is
+/// The task's cgroup in a v1 controller's hierarchy, or in the unified one if `subsys` is
 /// u32::MAX.
 ///
 /// # Safety
 /// `task` must be a BTF-typed task_struct.
 #[inline(always)]
-unsafe fn typed_cgroup_id(task: Ptr, subsys: u32) -> u64 {
+unsafe fn typed_cgroup(task: Ptr, subsys: u32) -> Ptr {
     // SAFETY: task->cgroups->dfl_cgrp or task->cgroups->subsys[i]->cgroup, all typed.
     unsafe {
         let set: Ptr = field(task, &OFF_TASK_CGROUPS);
-        let cgroup: Ptr = if subsys == u32::MAX {
+        if subsys == u32::MAX {
             field(set, &OFF_CSSET_DFL)
         } else {
             let at = get(&OFF_CSSET_SUBSYS) + subsys * 8;
             let css: Ptr = set.add(at as usize).cast::<Ptr>().read_volatile();
             field(css, &OFF_CSS_CGROUP)
-        };
-        cgroup_id(cgroup)
+        }
     }
 }
 

@@ -26,6 +26,10 @@ pub mod podresources {
     pub mod v1 {
         tonic::include_proto!("v1");
     }
+    /// As of before Kubernetes 1.20.
+    pub mod v1alpha1 {
+        tonic::include_proto!("v1alpha1");
+    }
 }
 
 /// The part of the container runtime interface (CRI) that nodewarden uses.

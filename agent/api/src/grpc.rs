@@ -6,6 +6,7 @@ mod connections;
 mod device;
 mod error;
 pub mod event;
+mod exclusive_cpus;
 mod filter;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;

@@ -168,6 +168,7 @@ async fn own_metrics(State(app): State<Arc<App>>) -> Response {
     scrape::text(&app, Endpoint::Own, move || {
         let (snapshot, status) = (state.snapshot(), state.status());
         let (pods, devices, probes) = (state.pods(), state.devices(), state.probes());
+        let exclusive_cpus = state.exclusive_cpus();
         let pressure = state.eviction().map(|own| PressureView::of(own.as_ref()));
         move |out| {
             let shown = own::Shown {
@@ -175,6 +176,7 @@ async fn own_metrics(State(app): State<Arc<App>>) -> Response {
                 status: &status,
                 pods: &pods,
                 devices: &devices,
+                exclusive_cpus: &exclusive_cpus,
                 probes: &probes,
                 images: images.as_deref(),
                 pressure: pressure.as_ref(),

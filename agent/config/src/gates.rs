@@ -9,10 +9,16 @@ use table::{GATES, GateMeaning};
 /// The kubelet's feature gates that are known here, with its defaults (pkg/features/kube_features.go, 1.35).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeatureGates {
+    /// `CPUManagerPolicyAlphaOptions`: options of the CPU manager that are alpha may be set.
+    pub cpu_manager_policy_alpha_options: bool,
+    /// `CPUManagerPolicyBetaOptions`: options of the CPU manager that are beta may be set.
+    pub cpu_manager_policy_beta_options: bool,
     /// `CustomCPUCFSQuotaPeriod`: `cpuCFSQuotaPeriod` may be set.
     pub custom_cpu_cfs_quota_period: bool,
     /// `DefaultPodSysctls` (KEP-5996): `defaultPodSysctls` may be set.
     pub default_pod_sysctls: bool,
+    /// `DisableCPUQuotaWithExclusiveCPUs`: containers with CPUs of their own have no CPU quota.
+    pub disable_cpu_quota_with_exclusive_cpus: bool,
     /// `KubeletCrashLoopBackOffMax` (KEP-4603): `crashLoopBackOff` may be set.
     pub crash_loop_back_off_max: bool,
     /// `ImageMaximumGCAge` (KEP-4210): `imageMaximumGCAge` may be set.
@@ -21,6 +27,8 @@ pub struct FeatureGates {
     pub memory_qos: bool,
     /// `NodeSwap` (KEP-2400): `memorySwap` may be set.
     pub node_swap: bool,
+    /// `PodLevelResourceManagers` (KEP-5526): pods with resources of their own get CPUs and memory as a whole.
+    pub pod_level_resource_managers: bool,
     /// `QOSReserved`: `qosReserved` is acted on.
     pub qos_reserved: bool,
     /// `ReduceDefaultCrashLoopBackOffDecay` (KEP-4603): 1 s to 1 min instead of 10 s to 5 min.
@@ -30,12 +38,16 @@ pub struct FeatureGates {
 impl Default for FeatureGates {
     fn default() -> Self {
         Self {
+            cpu_manager_policy_alpha_options: false,
+            cpu_manager_policy_beta_options: true,
             custom_cpu_cfs_quota_period: false,
             default_pod_sysctls: false,
+            disable_cpu_quota_with_exclusive_cpus: true,
             crash_loop_back_off_max: true,
             image_maximum_gc_age: true,
             memory_qos: false,
             node_swap: true,
+            pod_level_resource_managers: false,
             qos_reserved: false,
             reduce_crash_loop_back_off: false,
         }
@@ -44,8 +56,6 @@ impl Default for FeatureGates {
 
 /// Name that sets all alpha gates that are not set individually.
 const ALL_ALPHA: &str = "AllAlpha";
-/// The same for beta gates; those that have an effect here are on by default.
-const ALL_BETA: &str = "AllBeta";
 
 impl FeatureGates {
     /// Name and state of each gate that has an effect.
@@ -61,18 +71,15 @@ impl FeatureGates {
     pub fn take(top: &mut Fields<'_>) -> Self {
         let mut gates = Self::default();
         let given = top.switches("featureGates");
-        for (group, of_alpha) in [(ALL_ALPHA, true), (ALL_BETA, false)] {
-            let Some(on) = given.get(group) else { continue };
+        if let Some(on) = given.get(ALL_ALPHA) {
             for gate in GATES {
-                if let GateMeaning::Done { place, alpha, .. } = gate.meaning
-                    && alpha == of_alpha
-                {
+                if let GateMeaning::Done { place, alpha: true, .. } = gate.meaning {
                     *place(&mut gates) = *on;
                 }
             }
         }
         for (name, on) in given {
-            if name == ALL_ALPHA || name == ALL_BETA {
+            if name == ALL_ALPHA {
                 continue;
             }
             let field = format!("featureGates.{name}");

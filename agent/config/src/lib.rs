@@ -10,6 +10,7 @@ mod dropin;
 mod duration;
 mod error;
 mod eviction;
+mod exclusive_cpus;
 mod fields;
 mod file;
 mod flags;
@@ -26,6 +27,7 @@ mod pods;
 mod probes;
 mod reading;
 mod renamed;
+mod resource_managers;
 mod schema;
 mod section;
 mod server;
@@ -49,6 +51,7 @@ pub use devices::{DeviceSettings, Enforcement};
 pub use duration::parse as parse_duration;
 pub use error::{ConfigError, Problem};
 pub use eviction::EvictionSettings;
+pub use exclusive_cpus::ExclusiveCpuBounds;
 pub use file::{Checked, check, load, parse};
 pub use flags::{KubeletFlags, with_dashes};
 pub use gates::FeatureGates;
@@ -62,6 +65,7 @@ pub use nodewarden_model::GcSettings;
 pub use pods::{ChangeDetection, ImageVerification, LogRotation, PodSettings, PullRate, VerificationPolicy};
 pub use probes::ProbeSettings;
 pub use reading::WithoutEffect;
+pub use resource_managers::ResourceManagerSettings;
 pub use schema::schema;
 pub use server::{
     AuthenticationSettings, AuthorizationMode, AuthorizationSettings, ServerSettings, TlsVersion,
@@ -130,6 +134,8 @@ pub struct Config {
     pub eviction: EvictionSettings,
     /// Throttling of lower QoS levels before anything has to be evicted.
     pub throttle: ThrottleSettings,
+    /// When it is reported that others run on a container's exclusive CPUs.
+    pub exclusive_cpus: ExclusiveCpuBounds,
     /// The kubelet's feature gates that have an effect here.
     pub gates: FeatureGates,
     /// Keys of the kubelet in the file that have no effect here.

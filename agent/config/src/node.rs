@@ -15,6 +15,7 @@ use serde_yaml_ng::{Mapping, Value};
 use crate::eviction::EvictionSettings;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
+use crate::resource_managers::{self, ResourceManagerSettings};
 use crate::show::{Map, pair};
 use crate::static_url::StaticPodUrl;
 use crate::threshold::Threshold;
@@ -87,6 +88,8 @@ pub struct NodeSettings {
     pub max_open_files: u64,
     /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None` does neither.
     pub protect_kernel_defaults: Option<bool>,
+    /// The managers of CPUs, memory and topology.
+    pub managers: ResourceManagerSettings,
 }
 
 impl NodeSettings {
@@ -188,6 +191,7 @@ impl Default for NodeSettings {
             pods_per_core: None,
             max_open_files: 1_000_000,
             protect_kernel_defaults: None,
+            managers: ResourceManagerSettings::default(),
         }
     }
 }
@@ -196,7 +200,8 @@ impl Default for NodeSettings {
 pub(crate) fn take(top: &mut Fields<'_>, gates: FeatureGates) -> (NodeSettings, EvictionSettings) {
     let mut settings = NodeSettings::default();
     places(top, &mut settings);
-    allocatable::take(top, &mut settings);
+    let reserved_cpus = allocatable::take(top, &mut settings);
+    settings.managers = resource_managers::take(top, gates, reserved_cpus);
     let (hard, eviction) = eviction::take(top, settings.enforce.contains(&Enforce::Pods));
     settings.eviction_hard = hard;
     limits::take(top, gates, &mut settings);
@@ -287,6 +292,7 @@ pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
     top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
     static_url::show(top, &node.static_pod_url);
     top.put_some("protectKernelDefaults", node.protect_kernel_defaults);
+    resource_managers::show(top, &node.managers);
 }
 
 fn amounts(list: &ResourceList) -> Mapping {

@@ -9,8 +9,8 @@ use super::fields::Fields;
 use super::kubelet_keys::KubeletSettings;
 use super::reading::Reading;
 use super::{
-    Config, Endpoint, Mode, NodeSettings, Overrides, ProgramStats, cgroup_path, devices, eviction, gc,
-    kubernetes, pods, probes, throttle,
+    Config, Endpoint, Mode, NodeSettings, Overrides, ProgramStats, cgroup_path, devices, eviction,
+    exclusive_cpus, gc, kubernetes, pods, probes, throttle,
 };
 use nodewarden_machine::page::page_bytes;
 use nodewarden_storage::journal::Limits;
@@ -63,6 +63,7 @@ pub fn take(
     let own_gc = f.section("gc");
     let own_eviction = f.section("eviction");
     let own_throttle = f.section("throttle");
+    let own_exclusive_cpus = f.section("exclusiveCpus");
     f.finish();
     let kubernetes = kubernetes::take_own(own_kubernetes, taken.kubernetes, reading);
     Config {
@@ -93,6 +94,7 @@ pub fn take(
         gc: gc::take_own(own_gc, taken.gc, reading),
         eviction: eviction::take_own(own_eviction, taken.eviction, reading),
         throttle: throttle::take(own_throttle, reading),
+        exclusive_cpus: exclusive_cpus::take(own_exclusive_cpus, reading),
         gates: taken.gates,
         logging: taken.logging,
         image_endpoint: taken.image_endpoint,

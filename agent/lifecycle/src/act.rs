@@ -3,6 +3,7 @@
 pub mod admitting;
 mod containers;
 mod counters;
+pub mod cpusets;
 pub mod devices;
 pub mod evict;
 mod exits;

@@ -34,6 +34,7 @@ use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::spec::{Host, Ownership};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::{HierarchyFacts, Node};
+use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking;
 
@@ -67,6 +68,8 @@ pub struct Environment {
     pub recursive_read_only: AtomicBool,
     pub admission: Admission,
     pub devices: Devices,
+    /// CPUs, memory and NUMA nodes of containers.
+    pub managers: ResourceManagers,
     /// Writes to the kernel which pod may open which device; `None` where nothing is enforced.
     pub guards: Option<Guards>,
     pub probes: Probes,

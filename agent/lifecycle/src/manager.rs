@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::act::housekeeping::{Housekeeping, LookResult};
 use crate::act::resize::PodResize;
-use crate::act::{admitting, devices, probing};
+use crate::act::{admitting, cpusets, devices, probing};
 use crate::decide::identity;
 use crate::decide::identity::Running;
 use crate::decide::waiting;
@@ -215,12 +215,16 @@ impl Manager {
     ) {
         let uid = pod.uid.clone();
         self.env.devices.claim(&uid);
+        self.env.managers.claim(&uid);
         if let Some(objects) = &self.env.objects {
             objects.register(&pod);
         }
         let is_evicted = record.is_evicted();
         if record.admitted && !is_evicted {
             admitting::enter(&self.env, &pod, &record);
+            if !self.env.managers.is_unreported(&uid) {
+                cpusets::adopt(&self.env, &pod, &BTreeMap::new());
+            }
             if record.is_leaving() {
                 self.env.admission.leaving(&uid);
             }
@@ -293,7 +297,12 @@ impl Manager {
     fn resize(&mut self, pod: Arc<Pod>) {
         let Some(entry) = self.workers.get_mut(&pod.uid) else { return };
         let target = (pod, self.version + 1);
-        if entry.resize.start(&self.env.admission, &mut entry.kept, &entry.orders, target) {
+        if entry.resize.start(
+            (&self.env.admission, &self.env.managers),
+            &mut entry.kept,
+            &entry.orders,
+            target,
+        ) {
             self.version += 1;
         }
     }

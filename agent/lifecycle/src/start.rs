@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
-use crate::act::devices;
 use crate::act::housekeeping::Housekeeping;
+use crate::act::{cpusets, devices};
 use crate::decide::identity;
 use crate::environment::{Environment, Places, ownership};
 use crate::manager::{FIRST_LOOK, Input, Manager};
@@ -42,6 +42,7 @@ use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, PodOrigins, is_api};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
+use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::{blocking, parts};
 
@@ -93,6 +94,12 @@ fn kind(origin: &str) -> PodKind {
 }
 
 impl Recovered {
+    /// Uids of the pods that an earlier agent ran and that may still run.
+    pub fn uids(&self) -> BTreeSet<String> {
+        let here = self.records.iter().filter(|(record, _)| record.admitted && !record.is_evicted());
+        here.map(|(_, pod)| pod.uid.clone()).collect()
+    }
+
     /// The origins of the pods that run.
     pub fn origins(&self) -> PodOrigins {
         let mut origins = PodOrigins::default();
@@ -167,6 +174,8 @@ pub struct Deps {
     pub status: PodStatusCache,
     /// The device manager.
     pub devices: Devices,
+    /// The managers of CPUs, memory and topology.
+    pub managers: ResourceManagers,
     /// Restricts pods to their devices; `None` where nothing is enforced.
     pub guards: Option<Guards>,
     /// Runs probes.
@@ -289,6 +298,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         recursive_read_only: AtomicBool::new(false),
         admission: admission.clone(),
         devices: needs.devices,
+        managers: needs.managers,
         guards: needs.guards,
         probes: needs.probes,
         journal: needs.journal,
@@ -307,14 +317,20 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     let part = |name| parts::register(name, TASK_LIMIT);
     tokio::spawn(part("runtime events").task(listen(env.client.clone(), hear.clone())));
     tokio::spawn(part("device health").task(follow_device_health(env.clone(), needs.health, hear)));
+    let period = config.node.managers.cpu_reconcile;
+    if env.managers.is_active() {
+        tokio::spawn(part("cpusets").task(cpusets::follow(env.clone(), period)));
+    }
     if let Some(changes) = changes {
         tokio::spawn(part("changed objects").task(follow_objects(changes, inputs.downgrade())));
     }
     for (_, pod) in &found.records {
         env.devices.claim(&pod.uid);
+        env.managers.claim(&pod.uid);
     }
     for sourced in &found.desired.pods {
         env.devices.claim(&sourced.pod.uid);
+        env.managers.claim(&sourced.pod.uid);
     }
     tokio::spawn(part("volumes set aside").task(set_aside.clone().run()));
     let (unseen, adoption) = mpsc::channel(1);

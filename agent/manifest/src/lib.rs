@@ -12,6 +12,7 @@ mod container;
 mod defaults;
 pub mod dns_limits;
 mod effective;
+mod exclusive;
 mod expansion;
 mod fields;
 #[cfg(any(test, feature = "testing"))]

@@ -9,11 +9,11 @@ use super::summary::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{
     AgentCost, AgentState, ContainerDiskView, ContainerNames, CpuUsage, DenialCount, DeviceOwner,
-    DeviceResource, DeviceView, DevicesView, DiskFigure, DiskView, EventCounts, EventType, FsUsage, FsUse,
-    GroupView, HierarchyStatus, HookState, Identity, ImageGc, ImagesView, Interface, IoUsage, KernelCounters,
-    Machine, MemoryEvents, MemoryUsage, NodeResource, PodDiskView, PodNames, PodPhase, PodView, Pressure,
-    PressureLine, PressureView, Pressures, ProbesView, ProcessUsage, ProgramCost, Snapshot, Status,
-    SystemCgroups, Topic, TopicStatus, Usage, Workload,
+    DeviceResource, DeviceView, DevicesView, DiskFigure, DiskView, EventCounts, EventType, ExclusiveCpusView,
+    FsUsage, FsUse, GroupView, HierarchyStatus, HookState, Identity, ImageGc, ImagesView, Interface, IoUsage,
+    KernelCounters, Machine, MemoryEvents, MemoryUsage, NodeResource, PodDiskView, PodNames, PodPhase,
+    PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage, ProgramCost,
+    Snapshot, Status, SystemCgroups, Topic, TopicStatus, Usage, Workload,
 };
 
 /// Time at which the fixture's files were read, in milliseconds since 1970.
@@ -366,6 +366,7 @@ pub fn write_own(out: &mut Exposition<'_>, pod_count: usize) {
         status: &status,
         pods: &pods,
         devices: &devices,
+        exclusive_cpus: &ExclusiveCpusView::example(),
         probes: &probes,
         images: Some(&images),
         pressure: Some(&pressure),

@@ -35,6 +35,7 @@ fn encoding() {
             status: &status,
             pods: &[],
             devices: &devices,
+            exclusive_cpus: &nodewarden_model::ExclusiveCpusView::default(),
             probes: &probes,
             images: None,
             pressure: None,

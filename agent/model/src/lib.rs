@@ -12,6 +12,7 @@ mod decision;
 mod device;
 mod disk_use;
 mod event;
+mod exclusive_cpus;
 pub mod family;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
@@ -44,6 +45,7 @@ pub use device::{
 };
 pub use disk_use::{ContainerDiskView, DiskFigure, DiskView, PodDiskView};
 pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
+pub use exclusive_cpus::{CpuOwner, CpuOwners, CpuTurn, CpuUse, CpuUser, ExclusiveCpu, ExclusiveCpusView};
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, NodeResource, PodCgroup};
 pub use histogram::{Log2Histogram, WAIT_BUCKETS};
@@ -89,6 +91,10 @@ pub trait AgentState: Send + Sync + 'static {
     /// Devices and the pods that they are allocated to; empty in mode observe.
     fn devices(&self) -> DevicesView {
         DevicesView::default()
+    }
+    /// The CPUs that containers have for themselves, and who else ran on them; empty in mode observe.
+    fn exclusive_cpus(&self) -> ExclusiveCpusView {
+        ExclusiveCpusView::default()
     }
     /// Probes of the managed pods; empty in mode observe.
     fn probes(&self) -> ProbesView {

@@ -76,7 +76,14 @@ pub enum PodReason {
     Evicted,
     /// The plugin of a device that the pod asks for is not connected.
     DevicePluginNotReady,
-    /// A device plugin or the devices' checkpoint failed.
+    /// CPUs, memory and devices cannot come from the NUMA nodes that the topology manager's policy wants.
+    TopologyAffinityError,
+    /// Whole cores cannot be given (`full-pcpus-only`).
+    #[strum(to_string = "SMTAlignmentError")]
+    SmtAlignmentError,
+    /// A container of a pod with resources of its own would have no CPU or memory of the pod.
+    EmptyPodSharedPoolError,
+    /// A device plugin, the devices' checkpoint, or the allocation of CPUs or memory failed.
     UnexpectedAdmissionError,
     /// The container runtime cannot be reached.
     RuntimeNotReady,

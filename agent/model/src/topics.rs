@@ -7,6 +7,7 @@ mod block;
 mod cgroup_lifecycle;
 mod cpu;
 mod device;
+mod exclusive_cpus;
 mod fields;
 mod network;
 mod oom;
@@ -51,11 +52,13 @@ pub enum Topic {
     CgroupLifecycle,
     /// Accesses to devices that were not allocated to the pod. Attached only on request.
     Device,
+    /// Who runs on CPUs that one container has for itself. Attached while there are such CPUs.
+    ExclusiveCpus,
 }
 
 impl Topic {
     /// Every topic, in the order in which they are shown.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Cpu,
         Self::Oom,
         Self::Reclaim,
@@ -64,6 +67,7 @@ impl Topic {
         Self::Block,
         Self::CgroupLifecycle,
         Self::Device,
+        Self::ExclusiveCpus,
     ];
 
     /// The constant description of the topic.
@@ -77,6 +81,7 @@ impl Topic {
             Self::Block => &block::TOPIC,
             Self::CgroupLifecycle => &cgroup_lifecycle::TOPIC,
             Self::Device => &device::TOPIC,
+            Self::ExclusiveCpus => &exclusive_cpus::TOPIC,
         }
     }
 
@@ -94,7 +99,7 @@ impl Topic {
             Self::Process => process::read(cells, slot, counters),
             Self::Network => network::read(cells, slot, counters),
             Self::Block => block::read(cells, slot, counters),
-            Self::Cpu | Self::CgroupLifecycle | Self::Device => {}
+            Self::Cpu | Self::CgroupLifecycle | Self::Device | Self::ExclusiveCpus => {}
         }
     }
 }

@@ -9,11 +9,12 @@ use tracing::warn;
 
 use super::context::Context;
 use nodewarden_config::Enforcement;
-use nodewarden_devices::pod_resources::{self, AllocatableDevices, PodDevices, PodResources};
+use nodewarden_devices::pod_resources::{self, AllocatableDevices, MemoryBlock, PodDevices, PodResources};
 use nodewarden_devices::{DeviceEvent, DeviceTasks, Devices, Enforcer, EventSink, Guards};
 use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::{Detail, HookState, PodRef};
 use nodewarden_pods::status::PodStatusCache;
+use nodewarden_resource_managers::{Owner, ResourceManagers};
 use nodewarden_storage::journal::Journal;
 
 /// What runs for devices. The plugins' and the PodResources socket are closed when it is dropped.
@@ -21,7 +22,8 @@ pub struct NodeDevices {
     pub manager: Devices,
     /// `None` where no device is to be guarded.
     pub enforcer: Option<Enforcer>,
-    _pod_resources: oneshot::Sender<()>,
+    /// `None` before [`NodeDevices::serve_pod_resources`].
+    pod_resources: Option<oneshot::Sender<()>>,
     _plugins: DeviceTasks,
 }
 
@@ -34,24 +36,35 @@ pub struct Started {
     pub health: mpsc::UnboundedReceiver<String>,
 }
 
-/// Starts the device manager, PodResources, and the enforcement for pods below the cgroup `kubepods`. What
-/// cannot be started is reported in the log.
+/// Starts the device manager, and the enforcement for pods below the cgroup `kubepods`. What cannot be started is
+/// reported in the log.
 pub fn start(context: Context<'_>, kubepods: &str) -> Started {
     let Context { config, runtime, journal, pods, .. } = context;
     let (changed, health) = mpsc::unbounded_channel();
     let sink = record_events(journal.clone(), pods.clone(), changed);
     let (manager, plugins) = runtime.block_on(Devices::start(&config.devices, sink));
-    let (stop, stopped) = oneshot::channel();
-    serve_pod_resources(context, &manager, stopped);
     let enforcer = start_enforcer(context, kubepods);
     let guards = enforcer.clone().map(|enforcer| Guards::new(enforcer, &config.devices));
-    let devices = NodeDevices { manager, enforcer, _pod_resources: stop, _plugins: plugins };
+    let devices = NodeDevices { manager, enforcer, pod_resources: None, _plugins: plugins };
     Started { devices, guards, health }
 }
 
+impl NodeDevices {
+    /// Serves PodResources as long as this lives.
+    pub fn serve_pod_resources(&mut self, context: Context<'_>, managers: &ResourceManagers) {
+        let (stop, stopped) = oneshot::channel();
+        let source = PodResourceList {
+            devices: self.manager.clone(),
+            managers: managers.clone(),
+            pods: context.pods.clone(),
+        };
+        serve(context, Arc::new(source), stopped);
+        self.pod_resources = Some(stop);
+    }
+}
+
 /// Serves PodResources until the sender of `stopped` is dropped.
-fn serve_pod_resources(context: Context<'_>, manager: &Devices, stopped: oneshot::Receiver<()>) {
-    let source = Arc::new(PodDeviceList { devices: manager.clone(), pods: context.pods.clone() });
+fn serve(context: Context<'_>, source: Arc<PodResourceList>, stopped: oneshot::Receiver<()>) {
     match Socket::claim(&context.config.devices.pod_resources_socket()) {
         Ok(socket) => {
             context.runtime.spawn(async move {
@@ -117,15 +130,33 @@ fn record_events(
     })
 }
 
-/// What PodResources lists: the managed pods with their devices.
-struct PodDeviceList {
+/// What PodResources lists: the managed pods with their devices, CPUs and memory.
+struct PodResourceList {
     devices: Devices,
+    managers: ResourceManagers,
     pods: PodStatusCache,
 }
 
-impl PodResources for PodDeviceList {
+impl PodResources for PodResourceList {
     fn pods(&self) -> Vec<PodDevices> {
-        self.devices.pod_devices(&self.pods.pods())
+        let mut pods = self.devices.pod_devices(&self.pods.pods());
+        let map = self.managers.map();
+        for pod in &mut pods {
+            for container in &mut pod.containers {
+                let owner = Owner { uid: pod.uid.clone(), container: container.name.clone() };
+                container.cpus = map.owners.get(&owner).map(|cpus| cpus.iter().collect()).unwrap_or_default();
+                container.memory = map.memory.get(&owner).cloned().unwrap_or_default();
+            }
+        }
+        pods
+    }
+
+    fn allocatable_cpus(&self) -> Vec<u32> {
+        self.managers.map().allocatable_cpus()
+    }
+
+    fn allocatable_memory(&self) -> Vec<MemoryBlock> {
+        self.managers.map().allocatable_memory
     }
 
     fn allocatable(&self) -> Vec<AllocatableDevices> {

@@ -11,6 +11,7 @@ use nodewarden_kube::serving::ServingError;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::ebpf::KernelError;
 use nodewarden_pods::registry::ProvidersError;
+use nodewarden_resource_managers::ManagerError;
 use nodewarden_storage::journal::JournalError;
 use nodewarden_tasks::parts::Ended;
 use nodewarden_throttle::ThrottleError;
@@ -34,6 +35,8 @@ pub enum DaemonError {
     Throttle(#[from] ThrottleError),
     #[error("records of pods: {0}")]
     Records(nodewarden_lifecycle::StoreError),
+    #[error(transparent)]
+    ResourceManagers(#[from] ManagerError),
     #[error(transparent)]
     Kubernetes(#[from] KubeError),
     #[error(transparent)]

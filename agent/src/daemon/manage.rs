@@ -11,10 +11,12 @@ use super::context::Context;
 use super::devices;
 use super::error::DaemonError;
 use super::eviction::{self, Eviction, ManagedPods};
+use super::exclusive_cpus::ExclusiveCpuWatch;
 use super::log_rotation::LogRotation;
 use super::node_parts::NodeParts;
 use super::pod_reports::PodReports;
 use super::process;
+use super::resource_managers;
 use super::shutdown::Shutdown;
 use super::{gc, kubernetes, throttle};
 use nodewarden_admission::Explain;
@@ -28,7 +30,7 @@ use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_kube::source::ApiSource;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
-use nodewarden_model::{Detail, Identity};
+use nodewarden_model::{CpuOwners, Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, Following, PodSource, PodSources};
@@ -77,8 +79,10 @@ fn run_pods(
     let prepared = prepare(context, Box::new(move |uid| volume::has_volumes(&pods_dir.join(uid))))?;
     let (found, sources) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
-    let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
+    let devices::Started { mut devices, guards, health } = devices::start(context, &kubepods);
     let hierarchy = prepared.keep(found.keep())?;
+    let managers = resource_managers::start(context, &hierarchy.capacity().borrow().clone(), found.uids())?;
+    devices.serve_pod_resources(context, &managers);
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
     let restored = RestoredState::open(&config.state_dir);
@@ -99,6 +103,7 @@ fn run_pods(
         sink: hierarchy.handle(),
         status: context.pods.clone(),
         devices: devices.manager.clone(),
+        managers: managers.clone(),
         guards,
         probes: probes.clone(),
         holds: holds.clone(),
@@ -131,6 +136,8 @@ fn run_pods(
     let handed = pods.clone();
     let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;
+    let exclusive_cpu_owners = watch::Sender::new(CpuOwners::new());
+    let exclusive_cpus = ExclusiveCpuWatch::start(context, exclusive_cpu_owners.subscribe())?;
     let reports = PodReports::start(context, begun);
     let written = reports.as_ref().map(PodReports::written);
     let node = NodeParts {
@@ -140,12 +147,15 @@ fn run_pods(
         throttle,
         sources,
         log_rotation,
+        exclusive_cpus: Some(exclusive_cpus),
+        exclusive_cpu_owners: Some(exclusive_cpu_owners),
         eviction,
         gc: Some(gc),
         pods: Some(pods),
         probes: Some(probes),
         hierarchy: Some(hierarchy),
         devices: Some(devices),
+        managers: Some(managers),
     };
     Ok((node, adoption))
 }

@@ -3,12 +3,16 @@
 use nodewarden_gc::Collector;
 use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
+use nodewarden_model::CpuOwners;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::source::Following;
+use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_throttle::Throttle;
+use tokio::sync::watch;
 
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
+use super::exclusive_cpus::ExclusiveCpuWatch;
 use super::kubernetes::NodeKeeper;
 use super::log_rotation::LogRotation;
 use super::pod_reports::PodReports;
@@ -29,6 +33,10 @@ pub struct NodeParts {
     /// Ended before everything that pods are handed to.
     pub sources: Option<Following>,
     pub log_rotation: Option<LogRotation>,
+    /// Nothing is counted on exclusive CPUs when this ends.
+    pub exclusive_cpus: Option<ExclusiveCpuWatch>,
+    /// Who has which CPU for itself. Nothing assigns CPUs yet.
+    pub exclusive_cpu_owners: Option<watch::Sender<CpuOwners>>,
     pub eviction: Option<Eviction>,
     pub gc: Option<Collector>,
     /// Containers keep running when this ends.
@@ -37,4 +45,5 @@ pub struct NodeParts {
     /// Cgroups stay when this ends: pods outlive the agent.
     pub hierarchy: Option<HierarchyManager>,
     pub devices: Option<NodeDevices>,
+    pub managers: Option<ResourceManagers>,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::context::Context;
+use super::exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use super::node_parts::NodeParts;
 use super::observer::Observer;
 use super::system_cgroups::SystemCgroupLookup;
@@ -17,8 +18,8 @@ use nodewarden_lifecycle::SetAside;
 use nodewarden_machine::cgroup::workloads;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
-    AgentCost, AgentState, DevicesView, EvictionStatus, HierarchyStatus, ImageGc, PodView, ProbesView,
-    Snapshot, Status, SystemCgroups, Workload,
+    AgentCost, AgentState, DevicesView, EvictionStatus, ExclusiveCpusView, HierarchyStatus, ImageGc, PodView,
+    ProbesView, Snapshot, Status, SystemCgroups, Workload,
 };
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
@@ -36,6 +37,7 @@ pub struct State {
     hierarchy: Option<Arc<Mutex<HierarchyStatus>>>,
     devices: Option<Devices>,
     enforcer: Option<Enforcer>,
+    exclusive_cpus: Option<ShownExclusiveCpus>,
     system_cgroups: SystemCgroupLookup,
     set_aside: Option<SetAside>,
 }
@@ -52,6 +54,7 @@ impl State {
             hierarchy: node.hierarchy.as_ref().map(|hierarchy| hierarchy.status()),
             devices: node.devices.as_ref().map(|devices| devices.manager.clone()),
             enforcer: node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
+            exclusive_cpus: node.exclusive_cpus.as_ref().map(ExclusiveCpuWatch::shown).cloned(),
             system_cgroups: SystemCgroupLookup::new(context.config, &context.observer.facts.layout),
             set_aside: node.pods.as_ref().map(|pods| pods.set_aside().clone()),
         }
@@ -88,6 +91,7 @@ impl AgentState for State {
         let (programs, measured) = self.observer.program_costs();
         let coverage = self.observer.coverage();
         let enforcement = self.enforcer.as_ref().map(Enforcer::state);
+        let exclusive_cpus = self.exclusive_cpus.as_ref().map(ShownExclusiveCpus::topic);
         Status {
             version: nodewarden_model::version().to_owned(),
             mode: facts.mode.to_owned(),
@@ -95,7 +99,7 @@ impl AgentState for State {
             cgroup_layout: facts.layout.kind().to_string(),
             controllers: facts.layout.describe_controllers(),
             kernel_version: facts.kernel_version.clone(),
-            topics: facts.topics.iter().cloned().chain(enforcement).collect(),
+            topics: facts.topics.iter().cloned().chain(enforcement).chain(exclusive_cpus).collect(),
             programs,
             programs_measured_seconds: measured.as_secs_f64(),
             events: self.observer.event_counts(),
@@ -115,6 +119,10 @@ impl AgentState for State {
 
     fn devices(&self) -> DevicesView {
         self.devices.as_ref().map(|devices| devices.view(&self.pods.pods())).unwrap_or_default()
+    }
+
+    fn exclusive_cpus(&self) -> ExclusiveCpusView {
+        self.exclusive_cpus.as_ref().map(ShownExclusiveCpus::view).unwrap_or_default()
     }
 
     fn probes(&self) -> ProbesView {

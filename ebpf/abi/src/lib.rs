@@ -7,6 +7,7 @@
 
 mod cells;
 mod devices;
+mod exclusive_cpus;
 mod records;
 mod topics;
 
@@ -15,6 +16,11 @@ pub use devices::{
     ANY_MINOR, DEFAULT_DEVICES, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE,
     DEVICE_HAS_ANY_MINOR, DEVICE_MKNOD, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey,
     DeviceTurn, PLACE_CLASSES, PLACE_LEVEL, PLACES, is_default_device,
+};
+pub use exclusive_cpus::{
+    BY_IDLE, BY_KERNEL_THREAD, BY_OTHER, BY_OWNER, ExclusiveCpu, LONGEST_INTERRUPT, LONGEST_KERNEL_THREAD,
+    LONGEST_KINDS, LONGEST_OTHER, LONGEST_SOFTIRQ, LongestTurn, TASK_KINDS, VECTOR, owner_id, owner_level,
+    owner_word,
 };
 pub use records::{COMMAND_LEN, Header};
 pub use topics::*;

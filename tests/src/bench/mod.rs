@@ -6,6 +6,7 @@ mod devices;
 mod disk_use;
 mod events;
 mod eviction;
+mod exclusive_cpus;
 mod figure;
 mod node;
 mod overhead;
@@ -69,6 +70,7 @@ impl Run<'_> {
 const BENCHES: &[&dyn Bench] = &[
     &events::Events,
     &overhead::Overhead,
+    &exclusive_cpus::ExclusiveCpus,
     &scrape::Scrape,
     &cgroups::Cgroups,
     &pods::Pods,

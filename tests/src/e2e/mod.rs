@@ -11,6 +11,7 @@ mod daemons;
 mod destroy;
 pub(crate) mod devices;
 mod endpoints;
+mod exclusive_cpus;
 mod features;
 mod full_ring;
 pub(crate) mod gc;
@@ -34,6 +35,7 @@ mod programs;
 mod prometheus;
 mod reclaim;
 mod refused;
+mod resource_managers;
 mod shipped_unit;
 mod shutdown;
 pub(crate) mod support;
@@ -103,6 +105,7 @@ pub fn tests() -> Vec<Test> {
         cgroup_life::TESTS,
         process::TESTS,
         cpu::TESTS,
+        exclusive_cpus::TESTS,
         network::TESTS,
         block::TESTS,
         reclaim::TESTS,
@@ -112,6 +115,7 @@ pub fn tests() -> Vec<Test> {
         journal::TESTS,
         &newer_api::tests(),
         &pods::tests(),
+        &resource_managers::tests(),
         &probes::tests(),
         &devices::tests(),
         &gc::tests(),

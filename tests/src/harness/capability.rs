@@ -21,6 +21,12 @@ pub enum Capability {
     CpuQuota,
     /// A cpuset controller on v1.
     CpusetV1,
+    /// A cpuset controller, on v1 or v2.
+    Cpuset,
+    /// At least two CPUs.
+    TwoCpus,
+    /// At least two NUMA nodes with memory, and four CPUs on each.
+    NumaNodes,
     /// A pids controller, on v1 or v2.
     PidsCgroup,
     /// `oom_score_adj` can be lowered (CAP_SYS_RESOURCE).
@@ -85,6 +91,12 @@ impl Capability {
                 Some(hierarchy) if !hierarchy.v2 => Ok(()),
                 _ => Err("no cpuset controller on cgroup v1".into()),
             },
+            Self::Cpuset => controller(layout, "cpuset"),
+            Self::TwoCpus => match std::thread::available_parallelism() {
+                Ok(cpus) if cpus.get() >= 2 => Ok(()),
+                _ => Err("there is only one CPU".into()),
+            },
+            Self::NumaNodes => numa_nodes(),
             Self::PidsCgroup => controller(layout, "pids"),
             Self::LowerOomScore => lower_own_oom_score(),
             Self::OwnMachine => match std::env::var_os(OWN_MACHINE) {
@@ -128,6 +140,17 @@ impl Capability {
             Self::PythonGrpc => PythonPlugin::probe(),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
         }
+    }
+}
+
+fn numa_nodes() -> Result<(), String> {
+    let machine =
+        nodewarden_topology::read(Path::new("/sys/devices/system")).map_err(|error| error.to_string())?;
+    let cpus = machine.cpus.nodes().iter().filter(|node| node.cpus.len() >= 4).count();
+    let memory = machine.nodes.iter().filter(|node| node.memory_bytes > 0).count();
+    match cpus.min(memory) {
+        0 | 1 => Err("there are not two NUMA nodes with memory and four CPUs on each".into()),
+        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fixture::{
     AgentError, ApiError, BpfError, CgroupError, ClusterError, ContainerdError, GuestNodeError, HttpError,
-    LogindError, PrometheusError, RpcError, SystemctlError, WorkerError,
+    LogindError, PrometheusError, RpcError, SlotMapsError, SystemctlError, WorkerError,
 };
 
 /// Why a test ended early: it failed, or it cannot run on this machine.
@@ -35,6 +35,8 @@ pub enum Failure {
     Api(#[from] ApiError),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
+    #[error(transparent)]
+    SlotMaps(#[from] SlotMapsError),
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error(transparent)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::error::VmError;
 use super::guest::Guest;
-use super::machine::{Console, MEMORY_MIB, Machine, Plan};
+use super::machine::{Console, MEMORY_MIB, Machine, Plan, Shape};
 use super::prepare::Prepared;
 use super::received::{Feature, Received};
 use super::site::Site;
@@ -43,12 +43,16 @@ pub struct Order {
     pub agent: Option<PathBuf>,
     /// What it sees of memory, in MiB.
     pub memory_mib: u32,
+    /// Its CPUs and NUMA nodes.
+    pub shape: Shape,
     /// See [`Plan::virtual_time`].
     pub virtual_time: bool,
     /// From the start to the beginning of the job.
     pub boot_limit: Duration,
     /// From the start to the end.
     pub limit: Duration,
+    /// Longest time without a line of the job, once it has begun; `None`: no limit.
+    pub silence: Option<Duration>,
 }
 
 impl Order {
@@ -64,10 +68,12 @@ impl Order {
             fault: Fault::None,
             agent: None,
             memory_mib: MEMORY_MIB,
+            shape: Shape::Small,
             virtual_time: false,
             // Two seconds on an idle machine, and with systemd ten times as long.
             boot_limit: Duration::from_secs(240),
             limit: Duration::from_secs(300),
+            silence: None,
         }
     }
 }
@@ -125,6 +131,7 @@ pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, 
         node: None,
         scratch: Some(&site.prepared.scratch),
         memory_mib: order.memory_mib,
+        shape: order.shape,
         virtual_time: order.virtual_time,
         console: Console::File(&console),
     };
@@ -172,9 +179,11 @@ fn attend(
     let machine = Machine::start(plan).map_err(failed("start"))?;
     let mut received = Received::default();
     let mut timed_out = None;
+    let mut heard = Instant::now();
     loop {
         match machine.lines().recv_timeout(GLANCE) {
             Ok(line) => {
+                heard = Instant::now();
                 if let Some(line) = received.line(&line, begun.elapsed()) {
                     show(&line);
                 }
@@ -185,7 +194,9 @@ fn attend(
         if interrupt::is_set() {
             return Err(VmError::Interrupted);
         }
-        timed_out = over(begun.elapsed(), received.release.is_some(), order.boot_limit, order.limit);
+        let started = received.release.is_some();
+        timed_out = over(begun.elapsed(), started, order.boot_limit, order.limit)
+            .or_else(|| silent(heard.elapsed(), started, order.silence));
         if timed_out.is_some() {
             break;
         }
@@ -203,6 +214,11 @@ fn over(elapsed: Duration, started: bool, boot: Duration, whole: Duration) -> Op
     } else {
         None
     }
+}
+
+/// The limit of silence, if it is over.
+fn silent(elapsed: Duration, started: bool, longest: Option<Duration>) -> Option<Limit> {
+    longest.filter(|longest| started && elapsed >= *longest).map(Limit::Silence)
 }
 
 fn exit(status: ExitStatus, errors: &str, killed: bool) -> Exit {
@@ -239,6 +255,15 @@ mod tests {
         assert_eq!(over(59, true), None);
         assert_eq!(over(60, true), Some(Limit::Whole(seconds(60))));
         assert_eq!(over(60, false), Some(Limit::Whole(seconds(60))));
+    }
+
+    #[test]
+    fn silence_has_a_limit_once_the_job_has_begun() {
+        let seconds = Duration::from_secs;
+        assert_eq!(silent(seconds(9), true, Some(seconds(10))), None);
+        assert_eq!(silent(seconds(10), false, Some(seconds(10))), None);
+        assert_eq!(silent(seconds(10), true, None), None);
+        assert_eq!(silent(seconds(10), true, Some(seconds(10))), Some(Limit::Silence(seconds(10))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::VmError;
 use super::guest::Guest;
 use super::initramfs::{self, PROFILE};
-use super::machine::{Console, MEMORY_MIB, Plan};
+use super::machine::{Console, MEMORY_MIB, Plan, Shape};
 use super::site::Site;
 use super::{PATIENCE, assets::Family};
 use nodewarden_guest_job::{BootPlan, CONSOLE, Fault, GUESTS, Job, Layout as CgroupLayout, NODE, ROOT, Task};
@@ -74,6 +74,7 @@ fn boot_plan(site: &Site) -> Result<BootPlan, VmError> {
         node: Some(Path::new(NODE)),
         scratch: Some(&site.prepared.scratch),
         memory_mib: MEMORY_MIB,
+        shape: Shape::Small,
         virtual_time: false,
         console: Console::File(Path::new(CONSOLE)),
     };

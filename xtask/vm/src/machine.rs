@@ -38,11 +38,38 @@ pub struct Plan<'a> {
     pub scratch: Option<&'a Path>,
     /// What it sees of memory, in MiB.
     pub memory_mib: u32,
+    /// Its CPUs and NUMA nodes.
+    pub shape: Shape,
     /// Whether its clock counts its instructions, a nanosecond each, while it works, instead of this machine's time: what it
     /// measures is then that of a slow machine of its own, however slow or busy this one is.
     pub virtual_time: bool,
     /// Where the first serial port goes.
     pub console: Console<'a>,
+}
+
+/// The CPUs of a guest, and its NUMA nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Two CPUs, one NUMA node.
+    #[default]
+    Small,
+    /// Two sockets with two cores of two threads each; each socket is a NUMA node with half of the memory.
+    Numa,
+}
+
+impl Shape {
+    /// QEMU's arguments for it, of a guest with this memory.
+    fn arguments(self, memory_mib: u32) -> String {
+        let half = memory_mib / 2;
+        match self {
+            Self::Small => "-smp 2".to_owned(),
+            Self::Numa => format!(
+                "-smp 8,sockets=2,cores=2,threads=2 -object memory-backend-ram,id=m0,size={half}M \
+                 -object memory-backend-ram,id=m1,size={half}M -numa node,nodeid=0,cpus=0-3,memdev=m0 \
+                 -numa node,nodeid=1,cpus=4-7,memdev=m1 -numa dist,src=0,dst=1,val=21"
+            ),
+        }
+    }
 }
 
 /// The first serial port.
@@ -67,8 +94,9 @@ impl Plan<'_> {
             false => "tcg,thread=multi",
         };
         let machine = format!(
-            "-accel {accelerator} -cpu Nehalem -M q35 -smp 2 -m {} -nodefaults -no-user-config \
+            "-accel {accelerator} -cpu Nehalem -M q35 {} -m {} -nodefaults -no-user-config \
              -display none -no-reboot",
+            self.shape.arguments(self.memory_mib),
             self.memory_mib
         );
         arguments.extend(machine.split(' ').map(OsString::from));
@@ -218,6 +246,7 @@ mod tests {
             node: None,
             scratch: Some(Path::new("/a,b")),
             memory_mib: 2048,
+            shape: Shape::Small,
             virtual_time,
             console,
         };
@@ -248,6 +277,13 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_with_numa_nodes_divides_its_memory() {
+        let line = Shape::Numa.arguments(1536);
+        assert!(line.contains("size=768M") && line.contains("nodeid=1,cpus=4-7,memdev=m1"), "{line}");
+        assert_eq!(Shape::Small.arguments(1536), "-smp 2");
+    }
+
+    #[test]
     fn disks_are_named_and_never_written() {
         let line = arguments(Console::File(Path::new("/c")), Some(Path::new("/root.ext4")));
         assert_eq!(line.matches("snapshot=on").count(), 2);
@@ -266,6 +302,7 @@ mod tests {
             node: Some(Path::new("/node")),
             scratch: None,
             memory_mib: 1024,
+            shape: Shape::Small,
             virtual_time: false,
             console: Console::File(Path::new("/c")),
         };

@@ -4,7 +4,7 @@ use super::boot::root_disk;
 use super::error::VmError;
 use super::guest::Guest;
 use super::initramfs;
-use super::machine::{Console, MEMORY_MIB, Plan};
+use super::machine::{Console, MEMORY_MIB, Plan, Shape};
 use super::site::Site;
 use nodewarden_guest_job::{Fault, Job, Layout, Task};
 
@@ -33,6 +33,7 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         scratch: Some(&site.prepared.scratch),
         virtual_time: false,
         memory_mib: MEMORY_MIB,
+        shape: Shape::Small,
         console: Console::Terminal { results: &results },
     };
     eprintln!(

@@ -8,6 +8,7 @@ use super::boot::{Order, Outcome};
 use super::error::VmError;
 use super::guest::Guest;
 use super::kernels::{Column, page};
+use super::machine::Shape;
 use super::matrix;
 use super::site::Site;
 use super::table::{Row, merged, table};
@@ -19,6 +20,12 @@ use xtask_common::tally::Tally;
 const TABLE: &str = "docs/KERNELS.md";
 /// From a guest's start to its end; the tests have limits of their own, so this is for machines that hang.
 const LIMIT: Duration = Duration::from_secs(50 * 60);
+/// Without a line for so long a guest hangs: every test prints one at its end, and none takes longer here.
+const SILENCE: Duration = Duration::from_secs(15 * 60);
+/// Memory of the guest with two NUMA nodes, in MiB.
+const NUMA_MEMORY_MIB: u32 = 1536;
+/// Beginning of the names of tests that need several NUMA nodes.
+const NUMA_TESTS: &str = "numa_";
 
 /// How to run them.
 #[derive(Debug, Clone)]
@@ -57,7 +64,16 @@ impl Suite {
     pub fn run(&self, site: &Site) -> Result<Tally, VmError> {
         let guests = &site.prepared.guests;
         println!("guests: {}, {} at a time; {}", guests.len(), self.jobs, site.prepared.description());
-        let mut orders = guests.iter().map(|guest| self.order(*guest)).collect::<Vec<_>>();
+        let (numa, others): (Vec<_>, Vec<_>) =
+            self.filters.iter().cloned().partition(|filter| filter.starts_with(NUMA_TESTS));
+        let mut orders = Vec::new();
+        if numa.is_empty() || !others.is_empty() {
+            orders.extend(guests.iter().map(|guest| self.order(*guest, &others)));
+        }
+        let numa = if self.filters.is_empty() { vec![NUMA_TESTS.to_owned()] } else { numa };
+        if !numa.is_empty() {
+            orders.extend(guests.iter().find_map(|guest| self.numa(*guest, &numa)));
+        }
         // The longest first, so that none runs on alone in the end.
         orders.sort_by_key(|order| order.guest.layout != CgroupLayout::Systemd);
         let mut outcomes = matrix::run(site, &orders, self.jobs)?;
@@ -71,16 +87,29 @@ impl Suite {
         Ok(merged(&rows))
     }
 
-    fn order(&self, guest: Guest) -> Order {
+    fn order(&self, guest: Guest, filters: &[String]) -> Order {
         Order {
             task: Task::Test,
-            filters: self.filters.clone(),
+            filters: filters.to_vec(),
             patience: self.patience,
             features: self.features,
             agent: self.agent.clone(),
             limit: LIMIT,
+            silence: Some(SILENCE),
             ..Order::noop(guest)
         }
+    }
+
+    /// The tests that need several NUMA nodes, in a guest that has two; `None` if this guest has no container
+    /// runtime.
+    fn numa(&self, guest: Guest, tests: &[String]) -> Option<Order> {
+        (guest.layout == CgroupLayout::Systemd).then(|| Order {
+            name: format!("{guest} numa"),
+            features: false,
+            memory_mib: NUMA_MEMORY_MIB,
+            shape: Shape::Numa,
+            ..self.order(guest, tests)
+        })
     }
 }
 

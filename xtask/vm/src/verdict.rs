@@ -40,6 +40,8 @@ pub enum Limit {
     Boot(Duration),
     /// From the start to the end.
     Whole(Duration),
+    /// Between two lines of the job.
+    Silence(Duration),
 }
 
 /// The judgement.
@@ -84,6 +86,9 @@ impl fmt::Display for Reason {
             Self::Bug(line) => write!(f, "fault of the kernel: {line}"),
             Self::TimeOut(Limit::Boot(limit)) => {
                 write!(f, "time-out: the job had not begun after {} s", limit.as_secs())
+            }
+            Self::TimeOut(Limit::Silence(limit)) => {
+                write!(f, "time-out after {} s without a line: the machine hangs", limit.as_secs())
             }
             Self::TimeOut(Limit::Whole(limit)) => write!(f, "time-out after {} s", limit.as_secs()),
             Self::Qemu(text) => write!(f, "QEMU failed: {text}"),

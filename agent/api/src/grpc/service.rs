@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use super::connections::{self, SUBSCRIBERS, WithPlace};
 use super::filter::EventFilter;
 use super::stream::EventStream;
-use super::{cgroup, device, status, time};
+use super::{cgroup, device, exclusive_cpus, status, time};
 use nodewarden_model::AgentState;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking;
@@ -64,6 +64,13 @@ impl Nodewarden for Service {
         _: Request<proto::ListDevicesRequest>,
     ) -> Result<Response<proto::ListDevicesResponse>, Status> {
         Ok(Response::new(self.ask(|state| device::list(state.devices())).await?))
+    }
+
+    async fn list_exclusive_cpus(
+        &self,
+        _: Request<proto::ListExclusiveCpusRequest>,
+    ) -> Result<Response<proto::ListExclusiveCpusResponse>, Status> {
+        Ok(Response::new(self.ask(|state| exclusive_cpus::list(state.exclusive_cpus())).await?))
     }
 
     type WatchEventsStream = WithPlace<EventStream>;

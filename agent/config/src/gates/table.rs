@@ -31,8 +31,23 @@ const NOT_BUILT_IN: &str = "never on: pods that need it are refused";
 
 /// All of them, by name.
 pub static GATES: &[Gate] = &[
-    gate("CPUManagerPolicyAlphaOptions", NoEffect(BY_KEYS)),
-    gate("CPUManagerPolicyBetaOptions", NoEffect(BY_KEYS)),
+    gate("AllBeta", NoEffect("beta gates that have an effect here are set by their own names")),
+    gate(
+        "CPUManagerPolicyAlphaOptions",
+        Done {
+            place: |gates| &mut gates.cpu_manager_policy_alpha_options,
+            alpha: true,
+            about: "`cpuManagerPolicyOptions` may have options that are alpha",
+        },
+    ),
+    gate(
+        "CPUManagerPolicyBetaOptions",
+        Done {
+            place: |gates| &mut gates.cpu_manager_policy_beta_options,
+            alpha: false,
+            about: "`cpuManagerPolicyOptions` may have options that are beta",
+        },
+    ),
     gate("CPUManagerPolicyOptions", NoEffect(BY_KEYS)),
     gate("ContainerCheckpoint", NoEffect("never on: containers cannot be checkpointed")),
     gate(
@@ -49,6 +64,14 @@ pub static GATES: &[Gate] = &[
             place: |gates| &mut gates.default_pod_sysctls,
             alpha: true,
             about: "`defaultPodSysctls` may be set",
+        },
+    ),
+    gate(
+        "DisableCPUQuotaWithExclusiveCPUs",
+        Done {
+            place: |gates| &mut gates.disable_cpu_quota_with_exclusive_cpus,
+            alpha: false,
+            about: "containers with CPUs for themselves have no CPU quota",
         },
     ),
     gate("DynamicResourceAllocation", NoEffect(NOT_BUILT_IN)),
@@ -91,6 +114,14 @@ pub static GATES: &[Gate] = &[
     gate(
         "NodeSwap",
         Done { place: |gates| &mut gates.node_swap, alpha: false, about: "`memorySwap` may be set" },
+    ),
+    gate(
+        "PodLevelResourceManagers",
+        Done {
+            place: |gates| &mut gates.pod_level_resource_managers,
+            alpha: true,
+            about: "pods with resources of their own get CPUs and memory as a whole",
+        },
     ),
     gate("ProcMountType", NoEffect(NOT_BUILT_IN)),
     gate(

@@ -93,18 +93,5 @@ pub fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Option<
         .map(|(_, k)| k)
 }
 
-/// Keys called done whose readers are not in yet; a test accepts that nothing reads them.
-#[cfg(test)]
-pub(crate) const ELSEWHERE: [&str; 8] = [
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "cpuManagerReconcilePeriod",
-    "memoryManagerPolicy",
-    "reservedMemory",
-    "topologyManagerPolicy",
-    "topologyManagerPolicyOptions",
-    "topologyManagerScope",
-];
-
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,15 @@ pub(super) static OWN: &[(&str, &str)] = &[
         "nodewarden.eviction.restartEvicted",
         "Whether evicted pods of manifests start again when the pressure is over.",
     ),
+    ("nodewarden.exclusiveCpus", "When a pod gets an event because others ran on its exclusive CPUs."),
+    (
+        "nodewarden.exclusiveCpus.disturbedMillisecondsPerSecond",
+        "Milliseconds of each second that others may use of such a CPU; 0 for any time.",
+    ),
+    (
+        "nodewarden.exclusiveCpus.longestMilliseconds",
+        "Milliseconds that one of them may have it at once; 0 for any time.",
+    ),
     ("nodewarden.gc", "Collection of images and dead containers beyond the kubelet's keys."),
     ("nodewarden.gc.maxContainers", "Number of dead containers kept on the node; -1: no limit."),
     (

@@ -3,8 +3,9 @@
 use crate::cgroup_path;
 use crate::fields::{Fields, shown};
 use crate::node::{Enforce, NodeSettings};
+use crate::resource_managers;
 use crate::shape::Shape;
-use nodewarden_machine::cpu_list::CpuList;
+use nodewarden_machine::cpu_set::CpuSet;
 use nodewarden_manifest::{Quantity, ResourceList};
 use strum::VariantNames;
 
@@ -25,16 +26,18 @@ const WORD: Shape = Shape::OneOf {
     empty: false,
 };
 
-pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) {
+/// Reads the keys; returns the CPUs of `reservedSystemCPUs`.
+pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) -> CpuSet {
     settings.kube_reserved = reserved(top, "kubeReserved");
     settings.system_reserved = reserved(top, "systemReserved");
     settings.kube_reserved_cgroup = cgroup_path::take_below_root(top, "kubeReservedCgroup");
     settings.system_reserved_cgroup = cgroup_path::take_below_root(top, "systemReservedCgroup");
-    reserved_cpus(top, settings);
+    let cpus = reserved_cpus(top, settings);
     if let Some(words) = top.texts_of(ENFORCE, &WORD) {
         settings.enforce = enforce(top, &words);
     }
     check(top, settings);
+    cpus
 }
 
 /// Reads `kubeReserved` or `systemReserved`.
@@ -57,13 +60,13 @@ fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
 }
 
 /// Reads `reservedSystemCPUs`: as in the kubelet, the number of its CPUs replaces both reservations of CPU.
-fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
+fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) -> CpuSet {
     let key = "reservedSystemCPUs";
     let cpus = top.text(key, "CPUs as a list like 0-1,4", |t| match t {
-        "" => Some(0),
-        list => CpuList::parse(list).map(|list| list.count()),
+        "" => Some(CpuSet::default()),
+        list => resource_managers::cpus(list),
     });
-    let Some(cpus) = cpus.filter(|n| *n > 0) else { return };
+    let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) else { return CpuSet::default() };
     let cgroups = [
         ("kubeReservedCgroup", &settings.kube_reserved_cgroup),
         ("systemReservedCgroup", &settings.system_reserved_cgroup),
@@ -74,7 +77,10 @@ fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
         }
     }
     settings.kube_reserved.remove("cpu");
-    settings.system_reserved.insert("cpu".to_owned(), Quantity::from_whole(cpus.into()));
+    settings
+        .system_reserved
+        .insert("cpu".to_owned(), Quantity::from_whole(cpus.len().try_into().unwrap_or(i64::MAX)));
+    cpus
 }
 
 /// The values of `enforceNodeAllocatable`, in the order of [`Enforce`].

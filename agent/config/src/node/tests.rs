@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::{
-    Config, ConfigError, Enforce, MemoryReservation, NodeSettings, Overrides, SwapBehavior, Threshold, parse,
+    Config, ConfigError, Enforce, MemoryReservation, NodeSettings, Overrides, ResourceManagerSettings,
+    SwapBehavior, Threshold, parse,
 };
 use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_manifest::Quantity;
@@ -132,6 +133,7 @@ nodewarden: {mode: manage, runtimeCgroups: /runtime}
         pods_per_core: Some(10),
         max_open_files: 5000,
         protect_kernel_defaults: Some(true),
+        managers: ResourceManagerSettings::default(),
     };
     assert_eq!(config.node, expected);
     assert!(config.ignored.is_empty(), "{:?}", config.ignored);

@@ -7,7 +7,7 @@ use super::images;
 use super::images::{ImageError, Present};
 use super::sandbox;
 use super::sandbox::SandboxError;
-use super::{devices, exits, kill, objects, probing};
+use super::{cpusets, devices, exits, kill, objects, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::{policy, pull_policy};
 use crate::state::PodState;
@@ -104,6 +104,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let now = env.node_now().await;
     let (mut config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&now))?;
     share_processes(state, name, &mut config);
+    let cpus = cpusets::place(state, name, &mut config).await;
     for message in spec::skipped_variables(&pod, name, &gathered) {
         env.record_event(&pod, Some((name, "")), "InvalidEnvironmentVariableNames", message);
     }
@@ -120,6 +121,9 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
     drop(hold);
+    if let Some(cpus) = cpus {
+        env.managers.is_on(&pod.uid, name, &id, cpus);
+    }
     env.record_event(&pod, Some((name, &id)), "Created", format!("Created container {name}"));
     let seen = ContainerSeen {
         id: id.clone(),

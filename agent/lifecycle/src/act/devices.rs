@@ -1,4 +1,5 @@
-//! The devices of a pod: allocated before its sandbox is made, allowed in the kernel, released at its end.
+//! The devices, CPUs and memory of a pod: allocated together before its sandbox is made, devices allowed in the
+//! kernel, all released at its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use nodewarden_proto::runtime::v1 as cri;
 use tracing::warn;
 
-use super::evict;
+use super::{cpusets, evict};
 use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::state::PodState;
@@ -20,41 +21,53 @@ use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
 use nodewarden_pods::spec::{DEVICES, ids_from_json};
 use nodewarden_pods::volume;
+use nodewarden_resource_managers::Refused;
 
 /// How long a pod waits for its devices before it looks again, if nothing changes.
 const AGAIN: Duration = Duration::from_secs(5);
 /// How long an adopted pod's cgroup is waited for.
 const ADOPTION: Duration = Duration::from_secs(2);
 
-/// Waits until the pod has all its devices, and shows why it waits. False when the pod is to end.
+/// Waits until the pod has all its devices, CPUs and memory, and shows why it waits. False when the pod is to
+/// end.
 pub async fn admit(state: &PodState) -> bool {
-    let demand = PodDemand::of(&state.pod());
-    if demand.is_empty() {
+    let env = &state.env;
+    let pod = state.pod();
+    if PodDemand::of(&pod).is_empty() && !env.managers.is_active() {
         return true;
     }
-    let devices = &state.env.devices;
-    let mut changes = devices.changes();
+    let (mut devices, mut resources) = (env.devices.changes(), env.managers.changes());
     loop {
-        changes.mark_unchanged();
-        let admitted = state.unless_ending(devices.admit(&demand)).await;
+        devices.mark_unchanged();
+        resources.mark_unchanged();
+        let admitted = state.unless_ending(env.managers.admit(&pod, &env.devices)).await;
         match admitted {
             None => return false,
-            Some(Ok(admitted)) => {
-                if let Some(admitted) = admitted {
-                    state.env.record_event(&state.pod(), None, "DevicesAllocated", admitted.description);
+            Some(Ok(granted)) => {
+                if let Some(admitted) = granted.devices {
+                    env.record_event(&pod, None, "DevicesAllocated", admitted.description);
+                }
+                if let Some(description) = granted.resources {
+                    env.record_event(&pod, None, "ResourcesAllocated", description);
                 }
                 state.note(|inner| inner.trouble = None);
                 return true;
             }
             Some(Err(error)) if state.is_api() && is_final(&error) => {
-                evict::reject(state, &error.reason(), &error.to_string());
+                evict::reject(state, &reason(&error), &error.to_string());
                 return false;
             }
             Some(Err(error)) => waits(state, &error),
         }
         let news = async {
-            // An error only when the agent ends.
-            let _ = tokio::time::timeout(AGAIN, changes.changed()).await;
+            // Errors only when the agent ends.
+            let changed = async {
+                tokio::select! {
+                    _ = devices.changed() => {}
+                    _ = resources.changed() => {}
+                }
+            };
+            let _ = tokio::time::timeout(AGAIN, changed).await;
         };
         if state.unless_ending(news).await.is_none() {
             return false;
@@ -64,12 +77,30 @@ pub async fn admit(state: &PodState) -> bool {
 
 /// A kubelet would reject the pod. What is about to be known is waited for instead: a plugin that connects
 /// again, the runtime's answer after the loss of the checkpoint.
-fn is_final(error: &AdmissionError) -> bool {
-    error.reason() != PodReason::DevicePluginNotReady
+fn is_final(error: &Refused) -> bool {
+    match error {
+        Refused::Devices(error) => error.reason() != PodReason::DevicePluginNotReady,
+        Refused::Resources(_) | Refused::NotSaved(_) => true,
+        Refused::Recovering => false,
+    }
 }
 
-fn waits(state: &PodState, error: &AdmissionError) {
-    let trouble = Trouble { reason: error.reason(), message: error.to_string() };
+/// The reason for the pod's status.
+fn reason(error: &Refused) -> PodReason {
+    match error {
+        Refused::Devices(error) => error.reason(),
+        Refused::Resources(rejection) => match rejection.reason {
+            "TopologyAffinityError" => PodReason::TopologyAffinityError,
+            "SMTAlignmentError" => PodReason::SmtAlignmentError,
+            "EmptyPodSharedPoolError" => PodReason::EmptyPodSharedPoolError,
+            _ => PodReason::UnexpectedAdmissionError,
+        },
+        Refused::Recovering | Refused::NotSaved(_) => PodReason::UnexpectedAdmissionError,
+    }
+}
+
+fn waits(state: &PodState, error: &Refused) {
+    let trouble = Trouble { reason: reason(error), message: error.to_string() };
     let mut news = false;
     state.note(|inner| {
         news = inner.trouble.as_ref() != Some(&trouble);
@@ -162,6 +193,7 @@ async fn on_thread(
 
 /// Guards a pod that runs since an earlier agent, with what the runtime added to its containers.
 pub async fn adopt(state: &PodState) {
+    cpusets::recover(state).await;
     let (pod, env) = (state.pod(), &state.env);
     if env.guards.as_ref().is_none_or(|guards| guards.mode(&pod) == Enforcement::Off) {
         return;
@@ -219,6 +251,7 @@ pub async fn initialised(state: &PodState) {
 pub fn release(env: &Environment, uid: &str) {
     env.admission.release(uid);
     env.devices.release(uid);
+    env.managers.release(uid);
     if let Some(guards) = &env.guards {
         guards.forget(uid);
     }
@@ -230,7 +263,7 @@ pub async fn reconcile(env: &Arc<Environment>, ours: &Listing) {
     if env.devices.is_recovering() {
         env.devices.recovered(ours.containers.iter().filter_map(devices_of).collect());
     }
-    if env.devices.stale().is_empty() {
+    if env.devices.stale().is_empty() && !env.managers.has_stale() {
         return;
     }
     // Also those of a kubelet: its pods have their devices for as long as they exist.
@@ -239,6 +272,7 @@ pub async fn reconcile(env: &Arc<Environment>, ours: &Listing) {
             all.sandboxes.iter().any(|sandbox| sandbox.labels.get(POD_UID).is_some_and(|own| own == uid))
         };
         env.devices.free_stale(|uid| !there(uid));
+        env.managers.free_stale(|uid| !there(uid));
     }
 }
 

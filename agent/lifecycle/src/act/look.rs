@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::{exits, probing};
+use super::{cpusets, exits, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 use crate::state::PodState;
 use nodewarden_cri::{Listing, RuntimeError};
@@ -68,6 +68,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         inner.unseen = false;
         exits::place_early_ooms(inner);
     });
+    cpusets::saw(state);
     take_over(state, &listing.containers);
     probing::follow(state);
     exits::record(state).await;

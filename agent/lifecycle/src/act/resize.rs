@@ -18,6 +18,7 @@ use nodewarden_admission::{Admission, NoGrowth};
 use nodewarden_hierarchy::DesiredCgroup;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::spec;
+use nodewarden_resource_managers::ResourceManagers;
 
 /// Between two tries of what the runtime or the kernel refuses (a memory limit below what is in use).
 const AGAIN: Duration = Duration::from_secs(5);
@@ -54,12 +55,13 @@ impl PodResize {
     /// pod's cgroup from now on. False: there is no room, and the cgroup stays as it is.
     pub fn start(
         &mut self,
-        admission: &Admission,
+        (admission, managers): (&Admission, &ResourceManagers),
         cgroup: &mut DesiredCgroup,
         orders: &mpsc::UnboundedSender<Order>,
         (pod, version): (Arc<Pod>, u64),
     ) -> bool {
-        if let Err(why) = admission.resizing(&pod) {
+        let excluded = managers.refuses_resize(&pod).map(NoGrowth::Excluded);
+        if let Err(why) = excluded.map_or_else(|| admission.resizing(&pod), Err) {
             if self.refused.as_ref().is_none_or(|(_, before)| *before != why) {
                 let _ = orders.send(Order::NotResized { why: Some(why.clone()) });
             }

@@ -48,8 +48,8 @@ struct Access {
 struct Pulled {
     /// By image id, then by repository.
     images: BTreeMap<String, BTreeMap<String, Access>>,
-    /// Names of images whose pull has begun and whose end is not recorded: should the agent end in between, the image counts
-    /// as pulled by nobody known.
+    /// Names of images whose pull has begun and whose end is not recorded: should the agent end in between, no
+    /// credentials give access to the image.
     begun: BTreeSet<String>,
     /// The file was unreadable once: every image may have been pulled by this agent.
     forgotten: bool,

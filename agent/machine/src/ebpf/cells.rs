@@ -16,14 +16,19 @@ use nodewarden_ebpf_abi::{
 use super::error::KernelError;
 
 /// One mapped array of values of the same size.
-struct Array {
+pub(super) struct Array {
     map: MmapRaw,
     len: usize,
     value_bytes: usize,
 }
 
 impl Array {
-    fn new(ebpf: &Ebpf, name: &'static str, value_bytes: usize, len: usize) -> Result<Self, KernelError> {
+    pub(super) fn new(
+        ebpf: &Ebpf,
+        name: &'static str,
+        value_bytes: usize,
+        len: usize,
+    ) -> Result<Self, KernelError> {
         let Some(Map::Array(data)) = ebpf.map(name) else { return Err(KernelError::NoMap(name)) };
         // The kernel rounds each value up to 8 bytes; these are multiples already.
         debug_assert_eq!(value_bytes % 8, 0);
@@ -37,7 +42,7 @@ impl Array {
         Ok(Self { map, len, value_bytes })
     }
 
-    fn at(&self, i: usize) -> Option<*mut u8> {
+    pub(super) fn at(&self, i: usize) -> Option<*mut u8> {
         // SAFETY: the mapping has `len` values from its start and lives as long as `self`.
         (i < self.len).then(|| unsafe { self.map.as_mut_ptr().add(i * self.value_bytes) })
     }
@@ -46,7 +51,7 @@ impl Array {
     ///
     /// # Safety
     /// Any bytes must be a value of `T`.
-    unsafe fn read<T: Copy>(&self, i: usize) -> Option<T> {
+    pub(super) unsafe fn read<T: Copy>(&self, i: usize) -> Option<T> {
         debug_assert_eq!(self.value_bytes, size_of::<T>());
         // SAFETY: in bounds; aligned, since the mapping is page aligned and values are multiples of 8 bytes;
         // volatile, since the kernel changes it. A copy that is half old and half new is fine: each word is a

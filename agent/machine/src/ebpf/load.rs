@@ -17,6 +17,7 @@ use super::cells::Cells;
 use super::cost;
 use super::devices::DEVICE_SIZES;
 use super::error::KernelError;
+use super::exclusive_cpus::BY_CPU;
 use super::layout::Layout;
 use super::programs::{self, Attached, EMPTY_PROGRAMS};
 use super::slots::SlotPool;
@@ -28,7 +29,7 @@ use nodewarden_model::{HookState, Program, ProgramCost, Topic, TopicStatus};
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/nodewarden-ebpf.o"));
 
 /// The running kernel's types. Some 6 MB, so they are read once.
-const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+pub(super) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// What determines how the programs are loaded.
 #[derive(Debug, Clone)]
@@ -148,7 +149,8 @@ impl Kernel {
             Index::CpuAndSlot => (array.name, capacity * cpus),
         });
         let tables = Topic::ALL.into_iter().flat_map(|topic| topic.spec().tables).copied();
-        for (map, entries) in sizes.into_iter().chain(cells).chain(tables) {
+        let by_cpu = BY_CPU.into_iter().map(|map| (map, cpus));
+        for (map, entries) in sizes.into_iter().chain(by_cpu).chain(cells).chain(tables) {
             loader.map_max_entries(map, entries);
         }
         if options.devices {
@@ -221,7 +223,7 @@ impl Kernel {
     }
 
     fn attach_where(&mut self, wanted: impl Fn(Topic) -> bool) {
-        for topic in Topic::ALL.into_iter().filter(|topic| wanted(*topic)) {
+        for topic in Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request && wanted(*topic)) {
             for program in topic.spec().programs {
                 self.attach_one(topic, program);
             }
@@ -298,7 +300,7 @@ impl Kernel {
     }
 }
 
-fn possible_cpus() -> Result<u32, KernelError> {
+pub(super) fn possible_cpus() -> Result<u32, KernelError> {
     let count =
         aya::util::nr_cpus().map_err(|(path, source)| KernelError::Read { path: path.into(), source })?;
     Ok(count as u32)
@@ -318,7 +320,7 @@ fn set_no_slot(ebpf: &mut Ebpf, cpus: u32) -> Result<(), KernelError> {
 }
 
 /// The running kernel's types: what the layout takes from them, and as aya needs them.
-fn read_types(path: &Path) -> Result<(Layout, Btf), KernelError> {
+pub(super) fn read_types(path: &Path) -> Result<(Layout, Btf), KernelError> {
     let explain = |source| KernelError::Btf { path: path.into(), source };
     let bytes = std::fs::read(path).map_err(|source| explain(BtfError::Read(source)))?;
     let layout = Layout::parse(&bytes).map_err(explain)?;

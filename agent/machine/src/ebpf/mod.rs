@@ -1,6 +1,6 @@
 //! Everything eBPF: which fields the kernel has (`layout`, `symbols`), whether its tracepoints have the arguments
 //! that the programs read (`prototype`), loading and attaching the programs
-//! (`load`, `programs`, `devices`), reading their counters (`cells`, `slots`) and their events (`ring`).
+//! (`load`, `programs`, `devices`, `exclusive_cpus`), reading their counters (`cells`, `slots`) and their events (`ring`).
 //!
 //! Nothing here knows a topic by itself: what each needs is in `nodewarden_model::Topic::spec`. The programs
 //! are in the package nodewarden-ebpf; what both sides share is in nodewarden-ebpf-abi.
@@ -11,6 +11,7 @@ mod clock;
 mod cost;
 mod devices;
 mod error;
+mod exclusive_cpus;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod layout;
@@ -27,6 +28,7 @@ pub use clock::{Moment, MonotonicClock};
 pub use cost::{map_bytes, map_bytes_formula};
 pub use devices::DeviceTables;
 pub use error::KernelError;
+pub use exclusive_cpus::{CpuReading, ExclusiveCpus, ExclusiveCpusError, OwnerCgroup};
 pub use layout::Layout;
 pub use load::{Kernel, LoadOptions, Loaded, allow_locked_memory, names_oom_victims};
 pub use ring::{RingReader, raise_priority};

@@ -27,20 +27,17 @@ pub struct Attached {
 /// # Errors
 /// The kernel's error, as text for the status.
 pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &Program, unified: Option<&Path>) -> Result<(), String> {
-    let program =
-        ebpf.program_mut(spec.name).ok_or_else(|| format!("the eBPF object has no program {}", spec.name))?;
     let hook = spec.hook;
     let explain = |what: &str, error: &ProgramError| format!("{hook}: {what}: {}", chain(error));
     match hook {
         Hook::Tracepoint(name) => {
-            let program: &mut BtfTracePoint = program.try_into().map_err(|e| explain("wrong kind", &e))?;
-            program.load(name, btf).map_err(|e| explain("load", &e))?;
-            program.attach().map_err(|e| explain("attach", &e))?;
+            load_tracepoint(ebpf, btf, spec, name)?.attach().map_err(|e| explain("attach", &e))?;
         }
         Hook::Ingress | Hook::Egress => {
             let root = unified.ok_or_else(|| format!("{hook}: no cgroup2 file system is mounted"))?;
             let root = File::open(root).map_err(|e| format!("{hook}: open {}: {e}", root.display()))?;
-            let program: &mut CgroupSkb = program.try_into().map_err(|e| explain("wrong kind", &e))?;
+            let program: &mut CgroupSkb =
+                named(ebpf, spec)?.try_into().map_err(|e| explain("wrong kind", &e))?;
             program.load().map_err(|e| explain("load", &e))?;
             let kind = match hook {
                 Hook::Ingress => CgroupSkbAttachType::Ingress,
@@ -52,6 +49,27 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &Program, unified: Option<&Path>
         Hook::Device => return Err(format!("{hook}: no cgroup to attach to")),
     }
     Ok(())
+}
+
+/// Loads a program for the tracepoint of this name, without attaching it.
+///
+/// # Errors
+/// The kernel's error, as text for the status.
+pub fn load_tracepoint<'a>(
+    ebpf: &'a mut Ebpf,
+    btf: &Btf,
+    spec: &Program,
+    tracepoint: &str,
+) -> Result<&'a mut BtfTracePoint, String> {
+    let explain = |what: &str, error: &ProgramError| format!("{}: {what}: {}", spec.hook, chain(error));
+    let program: &mut BtfTracePoint = named(ebpf, spec)?.try_into().map_err(|e| explain("wrong kind", &e))?;
+    program.load(tracepoint, btf).map_err(|e| explain("load", &e))?;
+    Ok(program)
+}
+
+/// The program in the object.
+fn named<'a>(ebpf: &'a mut Ebpf, spec: &Program) -> Result<&'a mut aya::programs::Program, String> {
+    ebpf.program_mut(spec.name).ok_or_else(|| format!("the eBPF object has no program {}", spec.name))
 }
 
 /// An error with its causes; a long text (the verifier's log) is cut in the middle.

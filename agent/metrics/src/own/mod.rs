@@ -12,6 +12,7 @@
 mod agent;
 mod cgroup;
 mod devices;
+mod exclusive_cpus;
 mod hierarchy;
 mod images;
 mod names;
@@ -24,7 +25,9 @@ pub use names::Own;
 use std::sync::Arc;
 
 use super::exposition::Exposition;
-use nodewarden_model::{DevicesView, ImagesView, PodView, PressureView, ProbesView, Snapshot, Status};
+use nodewarden_model::{
+    DevicesView, ExclusiveCpusView, ImagesView, PodView, PressureView, ProbesView, Snapshot, Status,
+};
 
 /// The input of a scrape, all of the same moment.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,8 @@ pub struct Shown<'a> {
     pub pods: &'a [Arc<PodView>],
     /// Devices of plugins; empty in mode observe.
     pub devices: &'a DevicesView,
+    /// Exclusive CPUs; empty in mode observe.
+    pub exclusive_cpus: &'a ExclusiveCpusView,
     /// Probes of the managed pods; empty in mode observe.
     pub probes: &'a ProbesView,
     /// The images of the last check; `None` before the first one.
@@ -54,6 +59,7 @@ pub fn write(out: &mut Exposition<'_>, shown: Shown<'_>) {
         pods::write(out, shown.pods, &status.device_denials);
         pressure::waiting(out, shown.pods);
         devices::write(out, shown.devices);
+        exclusive_cpus::write(out, shown.exclusive_cpus);
         probes::write(out, shown.probes);
     }
     if let Some(view) = shown.images {

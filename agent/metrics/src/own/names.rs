@@ -34,6 +34,8 @@ const PREEMPTION_SIGNAL: &[&str] = &["preemption_signal"];
 const WHAT: &[&str] = &["what"];
 const PURPOSE: &[&str] = &["purpose"];
 const PATH: &[&str] = &["path"];
+const CPU_BY: &[&str] = &["by", "cpu"];
+const CPU_OWNER: &[&str] = &["container", "cpu", "uid"];
 const THROTTLE: &[&str] = &["level", "resource"];
 const THROTTLE_STEP: &[&str] = &["direction", "level", "resource"];
 const PATH_CODE: &[&str] = &["code", "path"];
@@ -92,6 +94,10 @@ families! {
         DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
         DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that are allocated to containers, healthy or not.";
         DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is not.";
+        ExclusiveCpuOwner: Gauge "nodewarden_exclusive_cpu_owner" CPU_OWNER "Constant 1 for each CPU that a container has for itself, labelled by that container.";
+        ExclusiveCpuSeconds: Counter "nodewarden_exclusive_cpu_seconds_total" CPU_BY "Time on an exclusive CPU since it first was exclusive under this agent, by who used it: owner, kernel_thread, other (tasks of other cgroups), idle, interrupt or softirq. Together they are the time that has passed.";
+        ExclusiveCpuSwitches: Counter "nodewarden_exclusive_cpu_switches_total" CPU_BY "Switches on an exclusive CPU to tasks of the owner, of other cgroups, kernel threads and idle; for interrupt and softirq, how many ran.";
+        ExclusiveCpuLongest: Gauge "nodewarden_exclusive_cpu_longest_seconds" CPU_BY "Longest time that another than the owner had an exclusive CPU at once, in the last 30 to 60 seconds: kernel_thread, other, interrupt or softirq.";
         ThrottleSteps: Counter "nodewarden_feedback_steps_total" THROTTLE_STEP "Throttling steps under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
         ThrottleHeld: Gauge "nodewarden_feedback_held" THROTTLE "1 while a resource of a level is throttled, 0 after it was released. Absent if it was never throttled.";
 

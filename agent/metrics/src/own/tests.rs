@@ -86,6 +86,27 @@ fn pods_and_containers_are_written() {
 }
 
 #[test]
+fn exclusive_cpus_are_written_by_user() {
+    let shown = text();
+    for line in [
+        r#"nodewarden_exclusive_cpu_owner{cpu="2",container="web",uid="8c5e"} 1"#,
+        r#"nodewarden_exclusive_cpu_seconds_total{cpu="2",by="owner"} 9"#,
+        r#"nodewarden_exclusive_cpu_seconds_total{cpu="2",by="other"} 0.25"#,
+        r#"nodewarden_exclusive_cpu_switches_total{cpu="2",by="kernel_thread"} 2"#,
+        r#"nodewarden_exclusive_cpu_longest_seconds{cpu="2",by="other"} 0.002"#,
+        r#"nodewarden_exclusive_cpu_longest_seconds{cpu="2",by="interrupt"} 0"#,
+    ] {
+        assert!(shown.contains(&format!("{line}\n")), "{line} in {shown}");
+    }
+    assert!(!shown.contains(r#"nodewarden_exclusive_cpu_longest_seconds{cpu="2",by="owner"}"#));
+    let mut unknown = ExclusiveCpusView::example();
+    unknown.cpus[0].used = None;
+    unknown.cpus[0].longest.clear();
+    let shown = String::from_utf8(to_vec(|e| exclusive_cpus::write(e, &unknown))).unwrap();
+    assert_eq!(shown.lines().filter(|line| !line.starts_with('#')).count(), 1, "{shown}");
+}
+
+#[test]
 fn images_are_counted_by_what_keeps_them() {
     let shown = text();
     for line in [

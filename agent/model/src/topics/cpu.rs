@@ -3,7 +3,9 @@
 use nodewarden_ebpf_abi::Space;
 use nodewarden_proto::nodewarden::v1 as proto;
 
-use super::fields::{CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_PID};
+use super::fields::{
+    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_LAST_ARRIVAL, TASK_PID,
+};
 use super::spec::Argument::{Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
 use super::{KernelCounters, counted};
@@ -17,7 +19,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         TASK_CGROUPS,
         TASK_PID,
         field("OFF_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"]),
-        field("OFF_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]),
+        TASK_LAST_ARRIVAL,
         field("OFF_TASK_STATE", &["task_struct.__state", "task_struct.state"]),
         CSSET_SUBSYS,
         CSSET_DFL,

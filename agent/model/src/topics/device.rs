@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Detail;
 use super::fields::{
-    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_TGID,
+    CGROUP_KN, CGROUP_LEVEL, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_TGID,
 };
 use super::spec::{TopicSpec, field};
 use crate::event::{EventBody, Place, Tree};
@@ -21,10 +21,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     name: "device",
     space: Some(Space::Unified),
     needs: &[TASK_CGROUPS, TASK_TGID, TASK_COMM, CSSET_SUBSYS, CSSET_DFL, CSS_CGROUP, CGROUP_KN, KN_ID],
-    wants: &[
-        field("OFF_CGROUP_LEVEL", &["cgroup.level"]),
-        field("OFF_CGROUP_ANCESTORS", &["cgroup.ancestors"]),
-    ],
+    wants: &[CGROUP_LEVEL, field("OFF_CGROUP_ANCESTORS", &["cgroup.ancestors"])],
     on_request: true,
     ..TopicSpec::EMPTY
 };

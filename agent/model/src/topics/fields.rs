@@ -7,8 +7,12 @@ pub(super) const TASK_PID: Need = field("OFF_TASK_PID", &["task_struct.pid"]);
 pub(super) const TASK_TGID: Need = field("OFF_TASK_TGID", &["task_struct.tgid"]);
 pub(super) const TASK_COMM: Need = field("OFF_TASK_COMM", &["task_struct.comm"]);
 pub(super) const TASK_SIGNAL: Need = field("OFF_TASK_SIGNAL", &["task_struct.signal"]);
+pub(super) const TASK_FLAGS: Need = field("OFF_TASK_FLAGS", &["task_struct.flags"]);
+pub(super) const TASK_LAST_ARRIVAL: Need =
+    field("OFF_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]);
 pub(super) const CSSET_SUBSYS: Need = field("OFF_CSSET_SUBSYS", &["css_set.subsys"]);
 pub(super) const CSSET_DFL: Need = field("OFF_CSSET_DFL", &["css_set.dfl_cgrp"]);
 pub(super) const CSS_CGROUP: Need = field("OFF_CSS_CGROUP", &["cgroup_subsys_state.cgroup"]);
 pub(super) const CGROUP_KN: Need = field("OFF_CGROUP_KN", &["cgroup.kn"]);
+pub(super) const CGROUP_LEVEL: Need = field("OFF_CGROUP_LEVEL", &["cgroup.level"]);
 pub(super) const KN_ID: Need = field("OFF_KN_ID", &["kernfs_node.id"]);

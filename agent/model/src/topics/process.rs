@@ -10,8 +10,8 @@ use proto::event::Detail as ProtoDetail;
 use serde::{Deserialize, Serialize};
 
 use super::fields::{
-    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_PID, TASK_SIGNAL,
-    TASK_TGID,
+    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_FLAGS, TASK_PID,
+    TASK_SIGNAL, TASK_TGID,
 };
 use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Need, Program, TopicSpec, field};
@@ -28,7 +28,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         TASK_PID,
         TASK_TGID,
         TASK_COMM,
-        field("OFF_TASK_FLAGS", &["task_struct.flags"]),
+        TASK_FLAGS,
         TASK_SIGNAL,
         field("OFF_TASK_EXIT_CODE", &["task_struct.exit_code"]),
         field("OFF_TASK_THREAD_PID", &["task_struct.thread_pid"]),

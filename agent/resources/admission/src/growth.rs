@@ -19,6 +19,8 @@ pub enum NoGrowth {
         /// What pods can have together.
         capacity: i64,
     },
+    /// It cannot be changed while the pod runs.
+    Excluded(&'static str),
     /// Other pods hold it now.
     Deferred(Refusal),
 }
@@ -30,6 +32,7 @@ impl NoGrowth {
             Self::Infeasible { resource, requested, capacity } => ResizePending::Infeasible(format!(
                 "Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
             )),
+            Self::Excluded(why) => ResizePending::Infeasible((*why).to_owned()),
             Self::Deferred(refusal) => ResizePending::Deferred(refusal.to_string()),
         }
     }

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use nodewarden_metrics::Own;
+use nodewarden_topology::NodeSet;
 use prost::Message;
 use tracing::warn;
 
-use crate::allocations::{PodPlan, Request, Reservation};
+use crate::aligned::{DeviceProvider, Preferences};
+use crate::allocations::{PodPlan, Question, Request, Reservation};
 use crate::manager::{Devices, Inner};
 use crate::plugin::Plugin;
 use crate::{AdmissionError, PodDemand, Refusal};
@@ -86,6 +88,59 @@ impl Devices {
             }
         }
         let Some(reservation) = reserved else { return Err(contended(demand)) };
+        self.carry_out(reservation, demand, (begun, plugins_time)).await
+    }
+
+    /// The pod's devices as a provider for the topology manager, whose hints are sets of the machine's NUMA
+    /// nodes `all`. `known`: what plugins have answered already.
+    ///
+    /// # Errors
+    /// The pod cannot have its devices, wherever they are.
+    pub fn provider(
+        &self,
+        demand: &PodDemand,
+        all: NodeSet,
+        known: Preferences,
+    ) -> Result<DeviceProvider, AdmissionError> {
+        let state = self.0.lock();
+        if state.recovering && !demand.is_empty() {
+            return Err(AdmissionError::Recovering);
+        }
+        let plan = state.allocations.plan_by_container(demand)?;
+        let prefers = |name: &&String| {
+            state.plugins.get(*name).is_some_and(|plugin| plugin.options().preferred_allocation)
+        };
+        let asked = demand.containers.iter().flat_map(|own| own.wanted.keys()).filter(prefers).cloned();
+        Ok(DeviceProvider::new(plan, demand.clone(), all, asked.collect(), known))
+    }
+
+    /// Allocates what the provider has chosen. As [`Self::admit`].
+    ///
+    /// # Errors
+    /// As [`Self::admit`]; [`AdmissionError::Contended`] if other pods took the devices meanwhile.
+    pub async fn admit_chosen(&self, provider: DeviceProvider) -> Result<Option<Admitted>, AdmissionError> {
+        let begun = Instant::now();
+        let (plan, demand) = provider.into_plan();
+        if demand.is_empty() {
+            return Ok(None);
+        }
+        if plan.is_empty() {
+            self.saved().await?;
+            return Ok(None);
+        }
+        let reserved = self.0.lock().allocations.reserve(plan);
+        let reservation = reserved.map_err(|_| contended(&demand))?;
+        self.carry_out(reservation, &demand, (begun, Duration::ZERO)).await
+    }
+
+    /// Asks the plugins for the reserved devices and commits the reservation. `begun`: when the admission began,
+    /// and how long plugins have been asked since.
+    async fn carry_out(
+        &self,
+        reservation: Reservation,
+        demand: &PodDemand,
+        (begun, mut plugins_time): (Instant, Duration),
+    ) -> Result<Option<Admitted>, AdmissionError> {
         let mut guard = ReservationGuard { devices: &self.0, reservation: Some(reservation) };
         let requests = guard.reservation.as_ref().map(Reservation::requests).unwrap_or_default();
         let description = describe(&requests);
@@ -157,21 +212,22 @@ impl Devices {
     /// Asks the plugins that have preferences. A failed call counts as no preference.
     async fn ask(&self, mut plan: PodPlan) -> PodPlan {
         while let Some(question) = plan.question() {
-            let plugin = self.0.lock().plugins.get(&question.resource).cloned();
-            let preferred = match plugin.filter(|plugin| plugin.options().preferred_allocation) {
-                None => Vec::new(),
-                Some(plugin) => {
-                    let answer =
-                        plugin.preferred(question.available, question.must_include, question.size).await;
-                    answer.unwrap_or_else(|error| {
-                        warn!("{error}: devices are chosen without it");
-                        Vec::new()
-                    })
-                }
-            };
-            plan.choose(&preferred);
+            plan.choose(&self.preferred(question).await);
         }
         plan
+    }
+
+    /// The devices that a plugin prefers; none if it has no preferences or does not answer.
+    pub async fn preferred(&self, question: Question) -> Vec<String> {
+        let plugin = self.0.lock().plugins.get(&question.resource).cloned();
+        let Some(plugin) = plugin.filter(|plugin| plugin.options().preferred_allocation) else {
+            return Vec::new();
+        };
+        let answer = plugin.preferred(question.available, question.must_include, question.size).await;
+        answer.unwrap_or_else(|error| {
+            warn!("{error}: devices are chosen without it");
+            Vec::new()
+        })
     }
 
     async fn allocate(&self, request: Request) -> Result<((String, String), Vec<u8>), AdmissionError> {

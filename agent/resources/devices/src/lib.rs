@@ -10,6 +10,7 @@
 #![deny(missing_docs)]
 
 mod admission;
+mod aligned;
 mod allocations;
 mod checkpoint;
 mod demand;
@@ -27,6 +28,8 @@ mod types;
 mod view;
 
 pub use admission::Admitted;
+pub use aligned::{DeviceProvider, Preferences};
+pub use allocations::Question;
 pub use enforce::{EnforceError, Enforcer, path_of};
 pub use error::AdmissionError;
 pub use guards::Guards;

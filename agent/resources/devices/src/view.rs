@@ -71,10 +71,15 @@ impl Devices {
             let containers = started.map(|container| {
                 let owned = own.remove(&container.name).unwrap_or_default().into_iter();
                 let devices = owned.map(|(resource, allocation)| (resource, allocation.devices)).collect();
-                ContainerDevices { name: container.name.clone(), devices }
+                ContainerDevices { name: container.name.clone(), devices, ..ContainerDevices::default() }
             });
             let containers = containers.collect();
-            PodDevices { namespace: view.pod.namespace.clone(), name: view.pod.name.clone(), containers }
+            PodDevices {
+                uid: view.pod.uid.clone(),
+                namespace: view.pod.namespace.clone(),
+                name: view.pod.name.clone(),
+                containers,
+            }
         };
         pods.iter().filter(active).map(pod).collect()
     }

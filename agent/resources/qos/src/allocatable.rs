@@ -78,6 +78,13 @@ pub fn allocatable(capacity: &Capacity, settings: &NodeSettings) -> Available {
     left
 }
 
+/// What is set aside of CPU and memory: kubeReserved, systemReserved and the hard eviction threshold (kubelet
+/// `GetNodeAllocatableReservation`).
+pub fn reservation(capacity: &Capacity, settings: &NodeSettings) -> ResourceList {
+    let of = |resource: &str| reserved(settings, resource) + evicted(capacity, settings, resource);
+    [CPU, MEMORY].map(|resource| (resource.to_owned(), of(resource))).into()
+}
+
 /// Checks that reservations do not exceed the capacity.
 ///
 /// # Errors

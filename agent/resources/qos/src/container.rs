@@ -54,6 +54,9 @@ pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> Container
         memory_limit: effective(amount::memory_bytes).unwrap_or(0),
     };
     let mut given = demand.parameters(node);
+    if node.lifts_quota() && pod.exclusive_cpus(container, node.settings.managers.pod_level) > 0 {
+        given.cpu_quota = None;
+    }
     given.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
     given.hugepage_limits = hugepage_limits(&own.limits, node);
     set_swap(&mut given, pod, container, node);

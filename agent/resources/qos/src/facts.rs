@@ -78,6 +78,13 @@ impl Node<'_> {
         super::cpu::period_us(self.settings.cpu_cfs_quota_period)
     }
 
+    /// Whether containers with CPUs for themselves have no CPU quota (kubelet: feature gate
+    /// DisableCPUQuotaWithExclusiveCPUs).
+    pub fn lifts_quota(&self) -> bool {
+        let managers = &self.settings.managers;
+        managers.has_static_cpus() && managers.no_quota_with_exclusive_cpus
+    }
+
     /// Whether MemoryQoS is enabled and the machine has v2, which it needs.
     pub fn memory_qos(&self) -> bool {
         self.settings.memory_qos && self.facts.v2()

@@ -19,7 +19,10 @@ pub fn limits(pod: &Pod, node: Node<'_>) -> Limits {
     }
     if declared.cpu {
         let milli = amount::cpu_milli(&of_pod).unwrap_or(0);
-        limits.cpu_quota = Some(quota(milli, node));
+        // Where a container has CPUs for itself, no level above it may limit it.
+        let level = node.settings.managers.pod_level;
+        let exclusive = node.lifts_quota() && pod.exclusive_cpus_of_all(level) > 0;
+        limits.cpu_quota = Some(quota(if exclusive { 0 } else { milli }, node));
     }
     if declared.memory {
         limits.memory_max = Some(amount::limit(amount::memory_bytes(&of_pod).unwrap_or(0)));

@@ -17,6 +17,7 @@ use crate::{ensure, ensure_eq};
 pub const TESTS: &[Test] = &[
     Test::new("eviction_removes_images_first", images_first).timeout(150).needs(NEEDS),
     Test::new("eviction_of_pod_filling_the_disk", fills).timeout(150).needs(NEEDS),
+    Test::new("eviction_for_disk_survives_kill9", survives_kill).timeout(150).needs(NEEDS),
     Test::new("eviction_of_pod_with_most_files", files).timeout(150).needs(NEEDS),
 ];
 
@@ -142,6 +143,60 @@ fn fills(context: &Context) -> Result<(), Failure> {
     fixture.pods.wait_up("hog")?;
     check_eviction(&fixture, &all, "imagefs.available")?;
     fixture.pods.finish()
+}
+
+/// An agent that starts while a pod of the agent before ends for the disk waits until its space is free: no second
+/// pod is evicted for the same shortage.
+fn survives_kill(context: &Context) -> Result<(), Failure> {
+    let mut fixture = GcFixture::new(context, NO_COLLECTION, &settings(&space_alone(), ""), QUICK_RESTART)?;
+    let orders = orders_dir(context)?;
+    fixture.import(0)?;
+    let names = ["quiet", "modest", "hog"];
+    fixture.pods.put(names.map(|name| writer(&orders, name, &image(0))))?;
+    let others = names[..2]
+        .iter()
+        .map(|name| RunningPod::of(&fixture.pods.wait_up(name)?))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let hog = RunningPod::of(&fixture.pods.wait_up("hog")?)?;
+    order(&orders, "modest", "blocks 8")?;
+    let space = fixture.runtime.space()?;
+    let blocks = (space.capacity * (100 - LEFT + 12) / 100).saturating_sub(space.used()) / MIB;
+    order(&orders, "hog", &format!("blocks {blocks}"))?;
+    eventually(context.patiently(40), "no pod is evicted", || {
+        let decisions = fixture::decisions(fixture.pods.agent()?)?;
+        Ok(decisions.iter().any(|one| !one.would && chosen(one).count() > 0).then_some(()))
+    })?;
+    // The file system frees a file that is open when it is closed: some time after the pod has ended.
+    let held = largest_blocks(fixture.runtime.disk.path())?;
+    fixture.pods.kill_agent()?;
+    fs::remove_file(orders.join("hog")).map_err(Failure::file(&orders))?;
+    fixture.pods.start_agent()?;
+    fixture.pods.wait_until("hog", "ended", 60, is_evicted)?;
+    std::thread::sleep(Duration::from_secs(2));
+    drop(held);
+    fixture.pods.wait_until("hog", "running again", 60, |pod| {
+        pod.is_up() && pod.container("c").is_ok_and(|c| c.id() != hog.container)
+    })?;
+    let decisions = fixture::decisions(fixture.pods.agent()?)?;
+    let victims: Vec<String> = decisions.iter().filter(|one| !one.would).flat_map(chosen).collect();
+    ensure!(victims.iter().all(|name| name == "hog"), "evicted: {victims:?}");
+    for before in &others {
+        let now = RunningPod::of(&fixture.pods.wait_up(&before.name)?)?;
+        ensure_eq!(&now.container, &before.container, "container of {}", before.name);
+    }
+    fixture.pods.finish()
+}
+
+/// The largest file `blocks` in containerd's snapshots, opened.
+fn largest_blocks(disk: &Path) -> Result<fs::File, Failure> {
+    let layers = disk.join("io.containerd.snapshotter.v1.overlayfs/snapshots");
+    let files = fs::read_dir(&layers).map_err(Failure::file(&layers))?.flatten();
+    let files = files.map(|entry| entry.path().join("fs/blocks"));
+    let sized = files.filter_map(|path| Some((fs::metadata(&path).ok()?.len(), path)));
+    let largest = sized.max();
+    ensure!(largest.is_some(), "no pod has written into its layer");
+    let (_, largest) = largest.unwrap_or_default();
+    fs::File::open(&largest).map_err(Failure::file(&largest))
 }
 
 /// When inodes run out, the pod with most files is evicted, not the one with most bytes.

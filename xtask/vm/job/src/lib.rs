@@ -37,6 +37,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "memory_max_kills",
     "memory_high_throttles",
     "cpu_",
+    "exclusive_cpus_",
     "pids_",
     "cgroup_lifecycle",
     "process_",
@@ -60,6 +61,9 @@ pub const KERNEL_TESTS: &[&str] = &[
     "hierarchy_matches_kubelet",
     "drift_is_corrected",
     "memory_limit_below_usage_is_deferred",
+    "exclusive_cpus_are_nobody_elses",
+    // In a guest of its own, with two NUMA nodes.
+    "numa_",
 ];
 
 /// One guest's job.

@@ -4,6 +4,7 @@
 //! the file. Here every container keeps what it can keep, and the rest is reported.
 
 use nodewarden_machine::cpu_set::CpuSet;
+use nodewarden_manifest::{Container, Pod};
 use nodewarden_topology::CpuTopology;
 
 use super::{Assignments, CpuManager};
@@ -97,6 +98,23 @@ impl CpuManager {
             findings.push(Finding::NoneShared);
         }
         (manager, findings)
+    }
+
+    /// Gives a running container the CPUs that it is on, if it should have so many for itself and they are free.
+    /// After the loss of the state file. Returns whether it has them now.
+    pub fn recover(&mut self, pod: &Pod, container: &Container, cpus: &CpuSet) -> bool {
+        let free =
+            self.topology.all().difference(&self.settings.reserved).difference(&self.assignments.all());
+        let should = self.settings.policy == Policy::Static
+            && !cpus.is_empty()
+            && self.of_container(pod, container) == cpus.len()
+            && self.assignments.get(&pod.uid, &container.name).is_none()
+            && cpus.is_subset(&free)
+            && !self.unassigned().is_subset(cpus);
+        if should {
+            self.assignments.set(&pod.uid, &container.name, cpus.clone());
+        }
+        should
     }
 
     /// What a container or pod keeps of its CPUs.

@@ -41,7 +41,7 @@ use self::table::AllocationTable;
 use super::checkpoint::Checkpoint;
 use super::types::{Allocation, PodDemand};
 
-pub use plan::PodPlan;
+pub use plan::{PodPlan, Question};
 pub use plugins::HealthChange;
 pub use reserve::{Request, Reservation};
 pub use show::ResourceState;

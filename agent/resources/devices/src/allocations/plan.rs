@@ -1,10 +1,13 @@
 //! Plans: which devices each container of a pod gets. A plan contains everything that it needs, so that
 //! plugins can be asked for preferences without holding the lock.
 
+mod hints;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use nodewarden_model::Health;
+use nodewarden_topology::NodeSet;
 
 use super::numa::{self, Want};
 use super::plugins::{List, Resource};
@@ -25,6 +28,8 @@ pub struct PodPlan {
     pub(super) slots: Vec<Slot>,
     /// Index of the first slot that is not filled.
     next: usize,
+    /// So many slots may be filled; the containers of the others were not begun ([`PodPlan::begin`]).
+    begun: usize,
     pub(super) pools: BTreeMap<String, Pool>,
 }
 
@@ -48,6 +53,8 @@ pub(super) struct Slot {
     pub devices: BTreeSet<String>,
     /// The devices among them that no container of the pod had.
     pub new: BTreeSet<String>,
+    /// From which NUMA nodes devices are taken first; `None`: from any.
+    nodes: Option<NodeSet>,
 }
 
 /// A resource as it was when the pod was planned.
@@ -61,7 +68,9 @@ pub(super) struct Pool {
 /// A choice for which a plugin may state its preference (`PreferredAllocationRequest`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
+    /// The container.
     pub container: String,
+    /// The extended resource.
     pub resource: String,
     /// Ids to choose from, sorted; those of `must_include` among them.
     pub available: Vec<String>,
@@ -80,7 +89,18 @@ impl DeviceAllocations {
     /// Reports one resource, the first by name: one that no plugin has registered, else one whose plugin is
     /// not connected, else one with too few free devices.
     pub fn plan(&self, demand: &PodDemand) -> Result<PodPlan, Refusal> {
-        let mut plan = self.draft(demand);
+        let mut plan = self.plan_by_container(demand)?;
+        plan.begun = plan.slots.len();
+        plan.advance();
+        Ok(plan)
+    }
+
+    /// As [`Self::plan`], for containers that are given their devices one by one ([`PodPlan::begin`]).
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub fn plan_by_container(&self, demand: &PodDemand) -> Result<PodPlan, Refusal> {
+        let plan = self.draft(demand);
         let needed: BTreeSet<&str> = plan.slots.iter().map(|slot| slot.resource.as_str()).collect();
         let name = |resource: &&str| (*resource).to_owned();
         if let Some(resource) = needed.iter().find(|name| self.is_unknown(name)).map(name) {
@@ -92,6 +112,7 @@ impl DeviceAllocations {
         }
         if !plan.slots.is_empty() {
             let mut trial = plan.clone();
+            trial.begun = trial.slots.len();
             trial.complete();
             for resource in needed {
                 let wanted = trial.wanted_new(resource);
@@ -105,7 +126,6 @@ impl DeviceAllocations {
                 }
             }
         }
-        plan.advance();
         Ok(plan)
     }
 
@@ -136,20 +156,20 @@ impl DeviceAllocations {
                 let has = members[at].has.get(resource).cloned().unwrap_or_default();
                 if has.len() < wanted || allocation.is_none_or(|a| a.response.is_none()) {
                     let (resource, new) = (resource.clone(), BTreeSet::new());
-                    slots.push(Slot { member: at, resource, wanted, devices: has, new });
+                    slots.push(Slot { member: at, resource, wanted, devices: has, new, nodes: None });
                 }
             }
         }
         let mut pools = BTreeMap::new();
-        for slot in &slots {
-            if let Some(resource) = self.resources.get(&slot.resource)
-                && !pools.contains_key(&slot.resource)
+        for name in demand.containers.iter().flat_map(|own| own.wanted.keys()) {
+            if let Some(resource) = self.resources.get(name)
+                && !pools.contains_key(name)
             {
-                let pool = Pool { list: resource.devices.clone(), free: self.free(&slot.resource, resource) };
-                pools.insert(slot.resource.clone(), pool);
+                let pool = Pool { list: resource.devices.clone(), free: self.free(name, resource) };
+                pools.insert(name.clone(), pool);
             }
         }
-        PodPlan { uid: demand.uid.clone(), had, members, demanded, slots, next: 0, pools }
+        PodPlan { uid: demand.uid.clone(), had, members, demanded, slots, next: 0, begun: 0, pools }
     }
 
     fn free(&self, name: &str, resource: &Resource) -> BTreeSet<String> {
@@ -172,12 +192,12 @@ impl PodPlan {
     /// The next choice for which a plugin may be asked, by container and then by resource; `None` when all is
     /// chosen. There is no choice if only as many devices are free as are needed.
     pub fn question(&self) -> Option<Question> {
-        let slot = self.slots.get(self.next)?;
-        let free = &self.pools.get(&slot.resource)?.free;
+        let slot = self.slots.get(self.next).filter(|_| self.next < self.begun)?;
+        let free = self.allowed(slot)?;
         Some(Question {
             container: self.members[slot.member].name.clone(),
             resource: slot.resource.clone(),
-            available: slot.devices.union(free).cloned().collect(),
+            available: slot.devices.union(&free).cloned().collect(),
             must_include: slot.devices.iter().cloned().collect(),
             size: slot.wanted,
         })
@@ -186,11 +206,11 @@ impl PodPlan {
     /// Answers the question: takes the preferred devices that are available, in their order, and chooses the
     /// rest with [`numa::pick`]. Does nothing without a question.
     pub fn choose(&mut self, preferred: &[String]) {
-        let Some(slot) = self.slots.get_mut(self.next) else { return };
-        let Some(pool) = self.pools.get_mut(&slot.resource) else { return };
-        for id in preferred {
-            if slot.need() > 0 && pool.free.remove(id) {
-                slot.take(id.clone());
+        let Some(slot) = self.slots.get(self.next).filter(|_| self.next < self.begun) else { return };
+        let Some(allowed) = self.allowed(slot) else { return };
+        for id in preferred.iter().filter(|id| allowed.contains(*id)) {
+            if self.slots[self.next].need() > 0 && self.pool_has(self.next, id) {
+                self.take(self.next, id.clone());
             }
         }
         for id in self.pick(self.next, false) {
@@ -200,8 +220,44 @@ impl PodPlan {
         self.advance();
     }
 
+    /// Lets a container be given its devices, from these NUMA nodes first; those before it must have theirs.
+    /// Nodes do not count for a resource none of whose devices has one (kubelet `filterByAffinity`).
+    pub fn begin(&mut self, container: &str, nodes: Option<NodeSet>) {
+        let Some(member) = self.members.iter().position(|own| own.name == container) else { return };
+        for slot in self.slots.iter_mut().filter(|slot| slot.member == member) {
+            let has_nodes = self.pools.get(&slot.resource).is_some_and(Pool::has_nodes);
+            slot.nodes = nodes.filter(|_| has_nodes);
+        }
+        let begun = self.slots.iter().rposition(|slot| slot.member == member).map_or(0, |last| last + 1);
+        self.begun = self.begun.max(begun);
+        self.advance();
+    }
+
+    /// The free devices of a slot's nodes.
+    fn aligned(&self, slot: &Slot) -> BTreeSet<String> {
+        let (Some(nodes), Some(pool)) = (slot.nodes, self.pools.get(&slot.resource)) else {
+            return BTreeSet::new();
+        };
+        pool.free.iter().filter(|id| !pool.nodes_of(id).and(nodes).is_empty()).cloned().collect()
+    }
+
+    /// The devices that a slot can be given: those of its nodes where they are enough, else all free ones.
+    fn allowed(&self, slot: &Slot) -> Option<BTreeSet<String>> {
+        let aligned = self.aligned(slot);
+        if slot.need() > 0 && aligned.len() >= slot.need() {
+            return Some(aligned);
+        }
+        self.pools.get(&slot.resource).map(|pool| pool.free.clone())
+    }
+
+    fn pool_has(&self, at: usize, id: &str) -> bool {
+        self.pools.get(&self.slots[at].resource).is_some_and(|pool| pool.free.contains(id))
+    }
+
     /// Makes all choices that are left, without preferences.
     pub(super) fn complete(&mut self) {
+        self.advance();
+        self.begun = self.slots.len();
         self.advance();
         while self.next < self.slots.len() {
             self.choose(&[]);
@@ -210,11 +266,16 @@ impl PodPlan {
 
     /// Fills slots up to the first one that leaves a choice.
     fn advance(&mut self) {
-        while let Some(slot) = self.slots.get(self.next) {
+        while let Some(slot) = self.slots.get(self.next).filter(|_| self.next < self.begun) {
             if slot.need() > 0 {
                 for id in self.pick(self.next, true) {
                     self.slots[self.next].devices.insert(id);
                 }
+            }
+            // As the kubelet: where the nodes have not more than is needed, all of theirs are taken first.
+            let aligned = self.aligned(&self.slots[self.next]);
+            if aligned.len() <= self.slots[self.next].need() {
+                aligned.into_iter().for_each(|id| self.take(self.next, id));
             }
             let slot = &self.slots[self.next];
             let free = self.pools.get(&slot.resource).map(|pool| &pool.free);
@@ -265,7 +326,9 @@ impl PodPlan {
             if i == at && reuse {
                 need = need.min(ids.len());
             } else {
-                ids.extend(pool.free.iter().map(String::as_str));
+                let aligned = self.aligned(slot);
+                let all = aligned.is_empty() || aligned.len() < need;
+                ids.extend(pool.free.iter().filter(|id| all || aligned.contains(*id)).map(String::as_str));
             }
             let candidate = |id| (id, pool.list.get(id).map(|device| &device.numa));
             Some(Want { need, candidates: ids.into_iter().map(candidate).collect() })
@@ -311,6 +374,19 @@ impl PodPlan {
             };
         }
         wanted
+    }
+}
+
+impl Pool {
+    /// Whether any device of the resource has a NUMA node (kubelet `deviceHasTopologyAlignment`).
+    pub(super) fn has_nodes(&self) -> bool {
+        self.list.values().any(|device| !device.numa.is_empty())
+    }
+
+    /// The NUMA nodes of a device; empty if none is known.
+    pub(super) fn nodes_of(&self, id: &str) -> NodeSet {
+        let numa = self.list.get(id).map(|device| &device.numa);
+        numa.into_iter().flatten().filter_map(|node| u32::try_from(*node).ok()).collect()
     }
 }
 

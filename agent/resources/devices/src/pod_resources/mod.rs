@@ -1,8 +1,7 @@
-//! PodResources v1: which pod has which devices, on the kubelet's socket and in its messages, for monitoring
-//! agents and CNI plugins (DCGM exporter, Multus).
+//! PodResources v1 and v1alpha1: which pod has which devices, exclusive CPUs and memory, on the kubelet's socket and
+//! in its messages, for monitoring agents and CNI plugins (DCGM exporter, Multus).
 //!
-//! Exclusive CPUs and memory, and dynamic resource claims, are not allocated by this agent: those lists are
-//! empty, like the kubelet's without static CPU and memory policies.
+//! Dynamic resource claims are not allocated by this agent: that list is empty.
 
 mod convert;
 mod service;
@@ -17,6 +16,7 @@ use std::time::Duration;
 use nodewarden_machine::unix_socket::{Socket, SocketError};
 use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
+use nodewarden_proto::podresources::v1alpha1::pod_resources_lister_server::PodResourcesListerServer as AlphaServer;
 use tokio::sync::watch;
 
 use crate::plugin::LARGEST_MESSAGE;
@@ -33,11 +33,17 @@ pub trait PodResources: Send + Sync {
     fn pods(&self) -> Vec<PodDevices>;
     /// Healthy devices, allocated or not.
     fn allocatable(&self) -> Vec<AllocatableDevices>;
+    /// CPUs that containers can have for themselves, in order; none without the static policy.
+    fn allocatable_cpus(&self) -> Vec<u32>;
+    /// Memory that containers can have from NUMA nodes; none without the static policy.
+    fn allocatable_memory(&self) -> Vec<MemoryBlock>;
 }
 
 /// A pod with its containers' devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodDevices {
+    /// The pod's uid.
+    pub uid: String,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod's name.
@@ -53,6 +59,21 @@ pub struct ContainerDevices {
     pub name: String,
     /// Device ids by resource and NUMA node.
     pub devices: BTreeMap<String, DevicesPerNuma>,
+    /// The CPUs that it has for itself, in order.
+    pub cpus: Vec<u32>,
+    /// Its memory, where that comes from chosen NUMA nodes.
+    pub memory: Vec<MemoryBlock>,
+}
+
+/// Memory of one type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryBlock {
+    /// `memory` or `hugepages-2Mi`.
+    pub resource: String,
+    /// Bytes.
+    pub size: u64,
+    /// The NUMA nodes that it comes from.
+    pub nodes: Vec<u32>,
 }
 
 /// The healthy devices of a resource.
@@ -88,10 +109,12 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), PodResourcesError> {
     let incoming = connections(socket.listen()?);
+    let alpha = AlphaServer::new(Service::new(source.clone()));
     let service = PodResourcesListerServer::new(Service::new(source));
     let (stop, mut stopping) = watch::channel(false);
     let server = server()
         .add_service(service.max_encoding_message_size(LARGEST_MESSAGE))
+        .add_service(alpha.max_encoding_message_size(LARGEST_MESSAGE))
         .serve_with_incoming_shutdown(incoming, async move {
             // An error would mean that the sender was dropped: stop as well.
             let _ = stopping.wait_for(|stop| *stop).await;

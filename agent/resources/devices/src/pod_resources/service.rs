@@ -1,9 +1,11 @@
-//! The three calls of the service.
+//! The calls of the services.
 
 use std::sync::Arc;
 
 use nodewarden_proto::podresources::v1 as api;
 use nodewarden_proto::podresources::v1::pod_resources_lister_server::PodResourcesLister;
+use nodewarden_proto::podresources::v1alpha1 as alpha;
+use nodewarden_proto::podresources::v1alpha1::pod_resources_lister_server::PodResourcesLister as AlphaLister;
 use tonic::{Request, Response, Status};
 
 use super::{PodResources, convert};
@@ -33,7 +35,9 @@ impl PodResourcesLister for Service {
         _: Request<api::AllocatableResourcesRequest>,
     ) -> Result<Response<api::AllocatableResourcesResponse>, Status> {
         let devices = self.source.allocatable().into_iter().flat_map(convert::allocatable).collect();
-        Ok(Response::new(api::AllocatableResourcesResponse { devices, ..Default::default() }))
+        let cpu_ids = self.source.allocatable_cpus().into_iter().map(i64::from).collect();
+        let memory = self.source.allocatable_memory().into_iter().map(convert::memory).collect();
+        Ok(Response::new(api::AllocatableResourcesResponse { devices, cpu_ids, memory }))
     }
 
     async fn get(
@@ -49,5 +53,16 @@ impl PodResourcesLister for Service {
             }
             None => Err(Status::not_found(format!("pod {pod_name} in namespace {pod_namespace} not found"))),
         }
+    }
+}
+
+#[tonic::async_trait]
+impl AlphaLister for Service {
+    async fn list(
+        &self,
+        _: Request<alpha::ListPodResourcesRequest>,
+    ) -> Result<Response<alpha::ListPodResourcesResponse>, Status> {
+        let pod_resources = self.source.pods().into_iter().map(convert::alpha_pod).collect();
+        Ok(Response::new(alpha::ListPodResourcesResponse { pod_resources }))
     }
 }

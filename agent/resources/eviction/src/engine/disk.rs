@@ -71,6 +71,8 @@ struct DiskWatch {
     shared: Arc<Shared>,
     collector: Collector,
     leaving: Option<Leaving>,
+    /// Nothing was short since the start, or what an earlier agent evicted was waited for.
+    settled: bool,
 }
 
 /// Watches until the task is aborted.
@@ -82,7 +84,7 @@ pub async fn run(shared: Arc<Shared>, collector: Collector, pulse: Pulse) {
     while !shared.knows_pods(begun) {
         tokio::time::sleep(LOOK).await;
     }
-    let mut watch = DiskWatch { shared, collector, leaving: None };
+    let mut watch = DiskWatch { shared, collector, leaving: None, settled: false };
     loop {
         pulse.progress();
         let wait = match watch.check().await {
@@ -103,6 +105,12 @@ impl DiskWatch {
     async fn check(&mut self) -> Result<Duration, GcError> {
         let woken = Instant::now();
         let Reading { assessment, layout, .. } = self.read().await?;
+        if let Some(due) = assessment.due.first().filter(|_| !self.settled) {
+            self.await_earlier(due).await;
+            self.settled = true;
+            return Ok(LOOK);
+        }
+        self.settled = true;
         let leaving = self.shared.deps.subjects.leaving();
         self.leaving.take_if(|one| Instant::now() >= one.until || !leaving.contains(&one.uid));
         for due in &assessment.due {
@@ -300,6 +308,28 @@ impl DiskWatch {
         log.record_step("space back", began, format!("{last} available"));
         // Another pod is chosen only by what is counted from now on.
         shared.measurer.expire();
+    }
+
+    /// Waits until pods that an earlier agent evicted have ended and the file system shows what they freed:
+    /// otherwise another pod would be evicted for the same shortage.
+    async fn await_earlier(&self, due: &Due) {
+        let subjects = &self.shared.deps.subjects;
+        let leaving = subjects.leaving();
+        for subject in subjects.pods().into_iter().filter(|one| leaving.contains(&one.pod.uid)) {
+            let uid = &subject.pod.uid;
+            let leaves = || subjects.leaving().contains(uid);
+            freed::files_gone(Some(subject.pod_dir), leaves, freed::GONE).await;
+            let problem = freed::containers_gone(|| self.remaining_containers(uid), freed::REMOVED).await;
+            if let Some(problem) = problem {
+                warn!(
+                    "{}/{}, evicted by an earlier agent: {problem}",
+                    subject.pod.namespace, subject.pod.name
+                );
+            }
+        }
+        let is_enough = |available| due.is_met_by(available);
+        freed::space_back(|| self.available(due.threshold.signal), is_enough, freed::GONE).await;
+        self.shared.measurer.expire();
     }
 
     /// Removes unused containers. Returns how many the runtime still has of the pod.

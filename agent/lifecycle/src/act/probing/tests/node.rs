@@ -1,9 +1,9 @@
 //! A worker of pod `u` on a runtime and with a prober of our own.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -36,6 +36,7 @@ use nodewarden_model::{ContainerView, PodView};
 use nodewarden_pods::probes::{Answer, ProbeError, Prober, Probes, Target};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::fixture::V2;
+use nodewarden_resource_managers::{Reservation, ResourceManagers};
 use nodewarden_storage::journal::{Journal, Limits};
 
 /// Of a pod that was evicted once.
@@ -96,6 +97,15 @@ impl Prober for Script {
             }
         }
     }
+}
+
+/// Managers without a policy.
+fn managers(dir: &Path) -> ResourceManagers {
+    let machine =
+        nodewarden_topology::Machine { cpus: nodewarden_topology::CpuTopology::new([]), nodes: Vec::new() };
+    let keys = NodeSettings::default().managers;
+    let (reserved, none) = (Reservation::default(), BTreeSet::new());
+    ResourceManagers::start(&keys, reserved, machine, dir, none, Arc::new(|_| {})).unwrap()
 }
 
 /// Of a node with room for ten pods that ask for nothing.
@@ -192,6 +202,7 @@ impl Node {
             recursive_read_only: AtomicBool::new(false),
             admission: admission(),
             devices,
+            managers: managers(dir.path()),
             guards: None,
             probes: Probes::start(&ProbeSettings::default(), script.clone()),
             journal,

@@ -1,0 +1,140 @@
+//! Pods under the resource managers: their CPUs and memory nodes as the kernel has them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::e2e::hierarchy::compare::place;
+use crate::e2e::pods::fixture::{PodFixture, SHORT_BACKOFF};
+use crate::e2e::pods::listed::ListedPod;
+use crate::e2e::pods::manifest::one;
+use crate::e2e::support::eventually;
+use crate::fixture::CpuTimes;
+use crate::harness::{Context, Failure};
+
+/// A script that uses a good part of a CPU as long as it runs. Not all of it: the container runtime and the agent
+/// need the rest of a machine with two CPUs.
+pub const SPIN: &str = "trap 'exit 0' TERM; while true; do i=0; \
+                        while test $i -lt 3000; do i=$((i+1)); done; sleep 0.02 & wait $!; done";
+
+/// The agent with policies, its pods, and a kubelet's directory of its own.
+pub struct ManagersFixture<'c> {
+    pub pods: PodFixture<'c>,
+    kubelet_dir: PathBuf,
+}
+
+impl<'c> ManagersFixture<'c> {
+    /// `kubelet` are lines of the kubelet's configuration.
+    pub fn new(context: &'c Context, kubelet: &str) -> Result<Self, Failure> {
+        Self::with_state(context, kubelet, &[])
+    }
+
+    /// With files that are in the kubelet's directory before the agent starts: name and content.
+    pub fn with_state(context: &'c Context, kubelet: &str, files: &[(&str, &str)]) -> Result<Self, Failure> {
+        // A short name: the path of a socket has at most 107 bytes.
+        let kubelet_dir = context.temp.join("k");
+        std::fs::create_dir_all(&kubelet_dir).map_err(Failure::file(&kubelet_dir))?;
+        for (name, content) in files {
+            let path = kubelet_dir.join(name);
+            std::fs::write(&path, content).map_err(Failure::file(&path))?;
+        }
+        let section = format!("{SHORT_BACKOFF}\ndevices:\n  kubeletDir: {}\n", kubelet_dir.display());
+        Ok(Self { pods: PodFixture::with_config(context, kubelet, &section)?, kubelet_dir })
+    }
+
+    pub fn context(&self) -> &'c Context {
+        self.pods.context()
+    }
+
+    /// A file of the kubelet's directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.kubelet_dir.join(name)
+    }
+
+    /// The content of a state file.
+    pub fn state(&self, name: &str) -> Result<Value, Failure> {
+        let path = self.file(name);
+        let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
+        serde_json::from_str(&text).map_err(|error| Failure::Unexpected(format!("{name}: {error}: {text}")))
+    }
+
+    /// The CPUs of each container by pod uid in `cpu_manager_state`, and the shared ones.
+    pub fn cpu_state(&self) -> Result<(String, Value), Failure> {
+        let state = self.state("cpu_manager_state")?;
+        Ok((state["defaultCpuSet"].as_str().unwrap_or_default().to_owned(), state["entries"].clone()))
+    }
+
+    /// The content of a file of the container's cgroup.
+    pub fn cgroup_file(&self, pod: &ListedPod, file: &str) -> Result<String, Failure> {
+        self.read(&self.pods.container_cgroup(pod, "c")?, file)
+    }
+
+    /// The content of a file of the pod's cgroup.
+    pub fn pod_cgroup_file(&self, pod: &ListedPod, file: &str) -> Result<String, Failure> {
+        self.read(&self.pods.cgroup(pod)?, file)
+    }
+
+    fn read(&self, cgroup: &str, file: &str) -> Result<String, Failure> {
+        let path = place(&self.context().layout, cgroup, file)
+            .ok_or_else(|| Failure::Unexpected(format!("no controller for {file}")))?;
+        Ok(std::fs::read_to_string(&path).map_err(Failure::file(&path))?.trim().to_owned())
+    }
+
+    /// Waits until the cgroup of a pod's container has these CPUs.
+    pub fn wait_cpus(&self, pod: &ListedPod, cpus: &str) -> Result<(), Failure> {
+        let mut last = String::new();
+        let has = eventually(self.context().patiently(15), "", || {
+            last = self.cgroup_file(pod, "cpuset.cpus")?;
+            Ok((last == cpus).then_some(()))
+        });
+        has.map_err(|_| {
+            Failure::Unexpected(format!("container of {} has CPUs {last:?}, not {cpus}", pod.name()))
+        })
+    }
+
+    /// Whether no CPU quota limits a pod: neither its cgroup nor that of its container.
+    pub fn has_no_quota(&self, pod: &ListedPod) -> Result<bool, Failure> {
+        let v2 = self.context().layout.controller("cpu").is_some_and(|hierarchy| hierarchy.v2);
+        let (file, unlimited) = if v2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+        let both = [self.cgroup_file(pod, file)?, self.pod_cgroup_file(pod, file)?];
+        Ok(both.iter().all(|text| text.split(' ').next() == Some(unlimited)))
+    }
+
+    /// For each pod, how long its container's tasks ran on each CPU during `time`: in seconds, by the kernel's
+    /// records of switches. CPUs on which it ran for less than a millisecond are left out.
+    pub fn ran_on(&self, pods: &[&ListedPod], time: Duration) -> Result<Vec<BTreeMap<u32, f64>>, Failure> {
+        let times = CpuTimes::of(self.pods.agent()?.pid())?;
+        let paths: Result<Vec<String>, Failure> =
+            pods.iter().map(|pod| self.pods.container_cgroup(pod, "c")).collect();
+        let paths = paths?;
+        let read = || paths.iter().map(|path| Ok(times.on_cpu(path)?)).collect::<Result<Vec<_>, Failure>>();
+        let before = read()?;
+        std::thread::sleep(time);
+        let after = read()?;
+        let differences = before.iter().zip(&after).map(|(before, after)| {
+            let each = before.iter().zip(after).enumerate();
+            each.map(|(cpu, (before, after))| (cpu as u32, after.saturating_sub(*before) as f64 / 1e9))
+                .filter(|(_, seconds)| *seconds >= 0.001)
+                .collect()
+        });
+        Ok(differences.collect())
+    }
+}
+
+/// A Guaranteed pod that asks for whole CPUs and 32 MiB, and spins.
+pub fn exclusive(name: &str, cpus: u32) -> Value {
+    guaranteed(name, cpus, "32Mi", SPIN)
+}
+
+/// A Guaranteed pod with this script.
+pub fn guaranteed(name: &str, cpus: u32, memory: &str, script: &str) -> Value {
+    let limits = json!({ "limits": { "cpu": cpus.to_string(), "memory": memory } });
+    one(name, script, json!({ "resources": limits }))
+}
+
+/// A BestEffort pod that spins.
+pub fn shared(name: &str) -> Value {
+    one(name, SPIN, json!({}))
+}
