@@ -56,8 +56,6 @@ impl Default for FeatureGates {
 
 /// Name that sets all alpha gates that are not set individually.
 const ALL_ALPHA: &str = "AllAlpha";
-/// The same for beta gates; those that have an effect here are on by default.
-const ALL_BETA: &str = "AllBeta";
 
 impl FeatureGates {
     /// Name and state of each gate that has an effect.
@@ -73,18 +71,15 @@ impl FeatureGates {
     pub fn take(top: &mut Fields<'_>) -> Self {
         let mut gates = Self::default();
         let given = top.switches("featureGates");
-        for (group, of_alpha) in [(ALL_ALPHA, true), (ALL_BETA, false)] {
-            let Some(on) = given.get(group) else { continue };
+        if let Some(on) = given.get(ALL_ALPHA) {
             for gate in GATES {
-                if let GateMeaning::Done { place, alpha, .. } = gate.meaning
-                    && alpha == of_alpha
-                {
+                if let GateMeaning::Done { place, alpha: true, .. } = gate.meaning {
                     *place(&mut gates) = *on;
                 }
             }
         }
         for (name, on) in given {
-            if name == ALL_ALPHA || name == ALL_BETA {
+            if name == ALL_ALPHA {
                 continue;
             }
             let field = format!("featureGates.{name}");

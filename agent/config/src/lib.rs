@@ -62,7 +62,7 @@ pub use logging::{LogFormat, LogSettings};
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
-pub use pods::{ChangeDetection, LogRotation, PodSettings, PullRate};
+pub use pods::{ChangeDetection, ImageVerification, LogRotation, PodSettings, PullRate, VerificationPolicy};
 pub use probes::ProbeSettings;
 pub use reading::WithoutEffect;
 pub use resource_managers::ResourceManagerSettings;

@@ -2,6 +2,7 @@
 
 mod pulls;
 mod sysctls;
+mod verification;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,6 +20,7 @@ use crate::show::{Map, pair};
 use crate::{defaults as d, duration};
 
 pub use pulls::PullRate;
+pub use verification::{ImageVerification, VerificationPolicy};
 
 /// Settings of pods and containers.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +49,8 @@ pub struct PodSettings {
     pub parallel_image_pulls: Option<u32>,
     /// `registryPullQPS` and `registryBurst`: how many pulls may begin; `None` for no limit.
     pub pull_rate: Option<PullRate>,
+    /// `imagePullCredentialsVerificationPolicy` and its list.
+    pub image_verification: ImageVerification,
     /// `seccompDefault`: RuntimeDefault for containers without a profile.
     pub seccomp_default: bool,
     /// Time between two searches for objects without a pod: `podHousekeepingPeriod` (default 2 s), or
@@ -78,6 +82,7 @@ impl Default for PodSettings {
             runtime_request_timeout: Duration::from_secs(120),
             parallel_image_pulls: Some(1),
             pull_rate: Some(PullRate::default()),
+            image_verification: ImageVerification::default(),
             seccomp_default: false,
             housekeeping: Duration::from_secs(2),
             allowed_unsafe_sysctls: Vec::new(),
@@ -162,6 +167,7 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
             .unwrap_or(default.runtime_request_timeout),
         parallel_image_pulls: pulls::at_once(top),
         pull_rate: pulls::rate(top),
+        image_verification: verification::take(top),
         seccomp_default: top.flag("seccompDefault", default.seccomp_default),
         housekeeping: housekeeping(top).unwrap_or(default.housekeeping),
         allowed_unsafe_sysctls: sysctls::allowed(top),
@@ -283,6 +289,7 @@ pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("resolvConf", resolv.unwrap_or_default());
     top.put("runtimeRequestTimeout", duration::show(pods.runtime_request_timeout));
     pulls::show(top, pods.parallel_image_pulls, pods.pull_rate);
+    verification::show(top, &pods.image_verification);
     top.put("seccompDefault", pods.seccomp_default);
     let sysctls: Vec<Value> = pods.allowed_unsafe_sysctls.iter().map(|name| name.as_str().into()).collect();
     top.put("allowedUnsafeSysctls", sysctls);

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tracing::{info, warn};
 
 use crate::pulls::Pulls;
+use crate::pulls::verified::Verifier;
 use crate::record::store::Store;
 use crate::set_aside::SetAside;
 use nodewarden_admission::Admission;
@@ -86,6 +87,8 @@ pub struct Environment {
     pub pressure: watch::Receiver<Pressure>,
     /// How many images are pulled, and how often.
     pub pulls: Pulls,
+    /// With which credentials images were pulled.
+    pub verifier: Arc<Verifier>,
     /// How many pods start at a time: more at once only makes the runtime slower.
     pub starts: Arc<Semaphore>,
     /// How many calls that end something of a pod are under way at a time.

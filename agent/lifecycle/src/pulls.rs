@@ -1,6 +1,8 @@
 //! How many images are pulled at a time, and how many pulls may begin in a time (kubelet: pkg/kubelet/images/helpers.go,
 //! `throttledImageService`).
 
+pub mod verified;
+
 use std::time::Instant;
 
 use nodewarden_config::PullRate;

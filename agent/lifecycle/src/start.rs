@@ -20,6 +20,7 @@ use crate::decide::identity;
 use crate::environment::{Environment, Places, ownership};
 use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::pulls::Pulls;
+use crate::pulls::verified::Verifier;
 use crate::record::Record;
 use crate::record::manifest::Manifest;
 use crate::record::store::{Store, StoreError};
@@ -43,7 +44,7 @@ use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_storage::journal::Journal;
-use nodewarden_tasks::parts;
+use nodewarden_tasks::{blocking, parts};
 
 /// Pods that start at a time, for each CPU; more make the runtime slower, not the pods faster.
 const STARTS: usize = 2;
@@ -243,6 +244,27 @@ impl Adoption {
     }
 }
 
+/// The records of pulls; what is wrong with them goes to the log.
+fn verifier(config: &Config) -> Verifier {
+    let (verifier, problem) = Verifier::open(&config.state_dir, config.pods.image_verification.clone());
+    if let Some(problem) = problem.filter(|_| verifier.is_on()) {
+        warn!("{problem}: credentials are verified for every image");
+    }
+    verifier
+}
+
+/// Forgets with which credentials images were pulled that the runtime no longer has.
+async fn forget_removed_images(env: &Environment) {
+    if !env.verifier.is_on() {
+        return;
+    }
+    let Ok(images) = env.client.list_images().await else { return };
+    let (verifier, on_node) = (env.verifier.clone(), images.into_iter().map(|image| image.id).collect());
+    if let Ok(Err(error)) = blocking::STATE_FILES.run(move || verifier.keep(&on_node)).await {
+        warn!("pulls of removed images are not forgotten: {error}");
+    }
+}
+
 /// Starts the workers. Must be called inside a tokio runtime.
 pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps) -> (Lifecycle, Adoption) {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
@@ -287,6 +309,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         holds: needs.holds,
         pressure: needs.pressure,
         pulls: Pulls::new(config.pods.parallel_image_pulls, config.pods.pull_rate),
+        verifier: Arc::new(verifier(config)),
         starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS))),
         ends: Semaphore::new(cpus * ENDS),
     });
@@ -312,6 +335,8 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     tokio::spawn(part("volumes set aside").task(set_aside.clone().run()));
     let (unseen, adoption) = mpsc::channel(1);
     tokio::spawn(part("pods").task(async move {
+        // Before the first pull.
+        let _ = tokio::time::timeout(FIRST_LOOK, forget_removed_images(&env)).await;
         let mut housekeeping = Housekeeping::default();
         // With an answer, new pods need not be asked for one by one. Without one, they are.
         let _ = tokio::time::timeout(FIRST_LOOK, housekeeping.first(&env)).await;

@@ -31,6 +31,7 @@ const NOT_BUILT_IN: &str = "never on: pods that need it are refused";
 
 /// All of them, by name.
 pub static GATES: &[Gate] = &[
+    gate("AllBeta", NoEffect("beta gates that have an effect here are set by their own names")),
     gate(
         "CPUManagerPolicyAlphaOptions",
         Done {

@@ -104,6 +104,10 @@ pub(super) static DONE: &[(&str, &str)] = &[
     ("imageMaximumGCAge", "Unused images older than this are removed; 0s: off."),
     ("imageMinimumGCAge", "Unused images younger than this are kept; 0s: the default."),
     (
+        "imagePullCredentialsVerificationPolicy",
+        "Which images of the node a pod may use only with credentials that were accepted for them: none, those that the agent has pulled, also others that are not listed, or all. Absent means NeverVerify here, and NeverVerifyPreloadedImages in a kubelet from 1.35 on.",
+    ),
+    (
         "imageServiceEndpoint",
         "Socket of the service that has the images, if it is not the container runtime.",
     ),
@@ -159,6 +163,10 @@ pub(super) static DONE: &[(&str, &str)] = &[
     ("podPidsLimit", "Largest number of processes of a pod; 0 or less: no limit."),
     ("podsPerCore", "Largest number of pods for each CPU, at most maxPods together; 0: only maxPods."),
     ("port", "Port of the node's server."),
+    (
+        "preloadedImagesVerificationAllowlist",
+        "Images without tag and digest, with their registry (docker.io/library/busybox), or beginnings with /* at their end, which need no credentials with NeverVerifyAllowlistedImages unless the agent has pulled them.",
+    ),
     (
         "protectKernelDefaults",
         "true: mode manage does not start if a kernel setting is not as a kubelet wants it. false: such settings are changed. Absent: they are logged (a kubelet changes them).",

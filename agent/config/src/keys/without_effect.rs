@@ -97,28 +97,6 @@ pub(super) static WITHOUT_EFFECT: &[Key] = &[
         "queries of the node's logs are not built in, only the files at /logs/",
     ),
     refused(
-        "imagePullCredentialsVerificationPolicy",
-        Shape::OneOf {
-            names: &[
-                "NeverVerify",
-                "NeverVerifyPreloadedImages",
-                "NeverVerifyAllowlistedImages",
-                "AlwaysVerify",
-            ],
-            empty: true,
-        },
-        |value| value.as_str().is_some_and(|policy| policy.is_empty() || policy == "NeverVerify"),
-        "NeverVerify",
-        "pods use every image that is on the node, without a key too (a kubelet from 1.35 on verifies what it has pulled)",
-    ),
-    refused(
-        "preloadedImagesVerificationAllowlist",
-        Shape::List(&Shape::Text),
-        |value| value.as_sequence().is_some_and(Vec::is_empty),
-        "nothing",
-        "it has a meaning only with NeverVerifyAllowlistedImages, which is refused",
-    ),
-    refused(
         "runOnce",
         Shape::Switch,
         |value| value.as_bool() == Some(false),

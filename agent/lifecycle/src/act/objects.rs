@@ -84,8 +84,15 @@ pub async fn runtime_handler(state: &PodState) -> Result<String, ObjectError> {
     }
 }
 
+/// A user of a registry, and where it comes from.
+pub struct Offered {
+    pub credential: Credential,
+    /// From a secret of the pod, not from a plugin of the node.
+    pub of_pod: bool,
+}
+
 /// Users of the image's registry, from the pod's secrets first and then from the node's plugins.
-pub async fn credentials(state: &PodState, image: &str) -> Vec<Credential> {
+pub async fn credentials(state: &PodState, image: &str) -> Vec<Offered> {
     let (pod, env) = (state.pod(), &state.env);
     let secrets = match &env.objects {
         Some(known) => objects::pull_secrets(known.as_ref(), &pod).await,
@@ -97,11 +104,12 @@ pub async fn credentials(state: &PodState, image: &str) -> Vec<Credential> {
         let message = format!("a secret for pulling images: {problem}");
         env.record_event(&pod, None, "FailedToRetrieveImagePullSecret", message);
     }
-    let mut found = keyring.find(&repository);
+    let offered = |of_pod| move |credential| Offered { credential, of_pod };
+    let mut found: Vec<Offered> = keyring.find(&repository).into_iter().map(offered(true)).collect();
     if let Some(providers) = &env.credential_providers {
         let mut of_node = Keyring::default();
         providers.add_to(&mut of_node, &repository).await;
-        found.extend(of_node.find(&repository));
+        found.extend(of_node.find(&repository).into_iter().map(offered(false)));
     }
     found
 }

@@ -14,6 +14,7 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("pod_image_pull_rate", pull_rate).timeout(180).needs(NEEDS),
+    Test::new("pod_image_verification", verification).timeout(180).needs(NEEDS),
     Test::new("pods_per_core_in_capacity", pods_per_core).timeout(120).needs(NEEDS),
 ];
 
@@ -44,6 +45,51 @@ fn pull_rate(context: &Context) -> Result<(), Failure> {
     }
     // One token a second may have come meanwhile.
     ensure!((1..=2).contains(&refused), "{refused} of the pods had to wait for the rate");
+    fixture.finish()
+}
+
+/// With `imagePullCredentialsVerificationPolicy: AlwaysVerify` an image that is on the node is used only after a pull that the
+/// agent has recorded, also one of an earlier agent.
+fn verification(context: &Context) -> Result<(), Failure> {
+    let registry = Registry::start().map_err(Failure::file("a registry"))?;
+    let image = registry.put("app:1", &["/bin/sh", "-c", STAY]).map_err(Failure::file("an image"))?;
+    let with = |name: &str, policy: &str| {
+        let own = json!({ "name": "c", "image": image, "imagePullPolicy": policy });
+        pod(name, json!({ "containers": [own] }))
+    };
+    let lines = "imagePullCredentialsVerificationPolicy: AlwaysVerify\n";
+    let mut fixture = PodFixture::with_config(context, lines, "")?;
+    fixture.put([with("pulls", "IfNotPresent")])?;
+    fixture.wait_up("pulls")?;
+    let records = fixture.agent()?.state().join("pulled.json");
+    fixture.stop_agent();
+    fixture.start_agent()?;
+    let lookups = registry.tag_lookups();
+    fixture.put([with("uses", "IfNotPresent"), with("never", "Never")])?;
+    fixture.wait_up("uses")?;
+    fixture.wait_up("never")?;
+    ensure_eq!(
+        registry.tag_lookups(),
+        lookups,
+        "requests to the registry for an image that was pulled for all"
+    );
+
+    // An image of which nothing is recorded is as good as preloaded.
+    fixture.stop_agent();
+    std::fs::remove_file(&records).map_err(Failure::file(&records))?;
+    fixture.start_agent()?;
+    fixture.put([with("refused", "Never")])?;
+    fixture.wait_until("refused", "refused an image that is not verified", 30, |pod| {
+        pod.container("c").is_ok_and(|c| {
+            c.waiting_reason() == "ErrImageNeverPull"
+                && c.waiting_message().contains("not pulled with credentials")
+        })
+    })?;
+    ensure_eq!(registry.tag_lookups(), lookups, "requests to the registry by a policy of Never");
+    fixture.put([with("verifies", "IfNotPresent")])?;
+    fixture.wait_up("verifies")?;
+    ensure!(registry.tag_lookups() > lookups, "the image was not pulled again");
+    fixture.wait_until("refused", "up once the image is verified", 60, super::listed::ListedPod::is_up)?;
     fixture.finish()
 }
 

@@ -212,6 +212,7 @@ impl Node {
             places: watch::channel(Arc::default()).1,
             holds: nodewarden_gc::Holds::default(),
             pulls: crate::pulls::Pulls::new(Some(1), None),
+            verifier: Arc::new(crate::pulls::verified::Verifier::open(dir.path(), Default::default()).0),
             pressure: pressed,
             starts: Arc::new(Semaphore::new(1)),
             ends: Semaphore::new(16),
