@@ -122,6 +122,7 @@ mod tests {
                     prop_assert!(names.iter().filter(grows).all(|name| fits(name, &Amounts::new())));
                     prop_assert!(!names.iter().filter(grows).all(|name| fits(name, &others)));
                 }
+                Some(NoGrowth::Excluded(why)) => prop_assert!(false, "{why}"),
                 Some(NoGrowth::Infeasible { resource, .. }) => {
                     prop_assert!(amount(&wants, &resource) > amount(&capacity, &resource));
                 }
