@@ -57,9 +57,9 @@ fn alone(context: &Context) -> Result<(), Failure> {
 
     for killed in [true, false] {
         if killed {
-            fixture.pods.kill_agent()?
+            fixture.pods.kill_agent()?;
         } else {
-            fixture.pods.stop_agent()
+            fixture.pods.stop_agent();
         }
         fixture.pods.start_agent()?;
         let now = fixture.pods.wait_up("own")?;

@@ -107,9 +107,9 @@ fn aligned(context: &Context) -> Result<(), Failure> {
     let (before, memory) = (fixture.cpu_state()?, fixture.state("memory_manager_state")?);
     for killed in [true, false] {
         if killed {
-            fixture.pods.kill_agent()?
+            fixture.pods.kill_agent()?;
         } else {
-            fixture.pods.stop_agent()
+            fixture.pods.stop_agent();
         }
         fixture.pods.start_agent()?;
         for pod in [&first, &second, &neighbour] {
