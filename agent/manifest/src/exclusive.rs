@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_pod_with_resources_of_its_own_has_exclusive_cpus_only_with_the_feature_gate() {
         let limits = json!({ "limits": { "cpu": "2", "memory": "1Gi" } });
-        let own = json!({ "limits": { "cpu": "3", "memory": "2Gi" } });
+        let amounts = json!({ "cpu": "3", "memory": "2Gi" });
+        let own = json!({ "requests": amounts, "limits": amounts });
         let containers = json!([{ "name": "c", "image": "i", "resources": limits }]);
         let pod = pod(json!({ "containers": containers, "resources": own }));
         for (pod_level, container, all) in [(false, 0, 0), (true, 2, 3)] {

@@ -11,7 +11,7 @@ use nodewarden_topology::{CpuTopology, Hint, Merger, Policy, Settings as Merging
 use crate::{CpuManager, Options, Settings, Sorting, distributed};
 
 const BOUND: Duration =
-    if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_millis(50) };
+    if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_millis(5) };
 
 /// The shortest of several runs, printed.
 fn shortest<T>(name: &str, mut run: impl FnMut() -> T) -> T {

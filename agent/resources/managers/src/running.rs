@@ -34,14 +34,20 @@ struct Running {
 pub(crate) struct RunningContainers(BTreeMap<Key, Running>);
 
 impl RunningContainers {
-    /// Takes over which containers of a pod run: name and id.
-    pub fn saw<'a>(&mut self, uid: &str, running: impl Iterator<Item = (&'a str, &'a str)>) {
+    /// Takes over which containers of a pod run: name and id. Returns whether one is new or has ended.
+    pub fn saw<'a>(&mut self, uid: &str, running: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+        let before = self.0.len();
         let running: BTreeMap<&str, &str> = running.collect();
         self.0.retain(|(pod, name), own| pod != uid || running.get(name.as_str()) == Some(&own.id.as_str()));
+        let mut changed = self.0.len() != before;
         for (name, id) in running {
             let key = (uid.to_owned(), name.to_owned());
-            self.0.entry(key).or_insert_with(|| Running { id: id.to_owned(), cpus: None });
+            self.0.entry(key).or_insert_with(|| {
+                changed = true;
+                Running { id: id.to_owned(), cpus: None }
+            });
         }
+        changed
     }
 
     /// A container was created on these CPUs, or moved to them.
@@ -91,7 +97,8 @@ mod tests {
     #[test]
     fn containers_are_due_until_they_are_on_their_cpus() {
         let mut running = RunningContainers::default();
-        running.saw("p", [("a", "1"), ("b", "2")].into_iter());
+        assert!(running.saw("p", [("a", "1"), ("b", "2")].into_iter()));
+        assert!(!running.saw("p", [("a", "1"), ("b", "2")].into_iter()), "nothing is new");
         let wanted = |_: &str, name: &str| (name == "a").then(|| cpus("0"));
         let due = running.due(wanted);
         assert_eq!(
@@ -101,7 +108,7 @@ mod tests {
         running.is_on("p", "a", "1", cpus("0"));
         assert_eq!(running.due(wanted), []);
         // A restarted container has another id, and nothing is known of it.
-        running.saw("p", [("a", "3"), ("b", "2")].into_iter());
+        assert!(running.saw("p", [("a", "3"), ("b", "2")].into_iter()));
         assert_eq!(running.due(wanted)[0].id, "3");
     }
 
@@ -111,12 +118,12 @@ mod tests {
         running.is_on("p", "a", "1", cpus("0-1"));
         assert!(running.is_taken("q", &cpus("1")) && !running.is_taken("q", &cpus("2")));
         assert!(!running.is_taken("p", &cpus("1")), "its own pod does not count");
-        running.saw("r", [("c", "9")].into_iter());
+        assert!(running.saw("r", [("c", "9")].into_iter()));
         assert!(running.is_taken("q", &cpus("2")), "it is not known where r runs");
         running.ended("r", "c", "8");
         assert!(running.is_taken("q", &cpus("2")), "another container ended");
         running.ended("r", "c", "9");
-        running.saw("p", std::iter::empty());
+        assert!(running.saw("p", std::iter::empty()));
         assert!(!running.is_taken("q", &cpus("0-2")));
     }
 }

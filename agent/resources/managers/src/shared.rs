@@ -252,16 +252,14 @@ impl ResourceManagers {
 
     /// Takes over which containers of a pod run: name and id.
     pub fn saw<'a>(&self, uid: &str, running: impl Iterator<Item = (&'a str, &'a str)>) {
-        let due = {
+        let changed = {
             let mut state = self.0.lock();
-            if !state.managers.is_active() {
-                return;
-            }
-            state.running.saw(uid, running);
-            !state.due().is_empty()
+            state.managers.is_active() && state.running.saw(uid, running)
         };
         // Those that were waited for may have ended; those that are new may be on wrong CPUs.
-        self.0.changed.send_modify(|number| *number += u64::from(due));
+        if changed {
+            self.0.changed.send_modify(|number| *number += 1);
+        }
     }
 
     /// A container was created, or moved to these CPUs.

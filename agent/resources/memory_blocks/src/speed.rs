@@ -10,7 +10,7 @@ use nodewarden_topology::{Hint, HugePages, NumaNode};
 use crate::{MemoryManager, Settings};
 
 const BOUND: Duration =
-    if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_millis(50) };
+    if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_millis(5) };
 
 #[test]
 fn decisions_are_fast_on_16_numa_nodes() {

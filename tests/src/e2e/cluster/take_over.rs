@@ -11,7 +11,10 @@ use crate::fixture::ClusterPrograms;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("cluster_take_over", take_over).timeout(300).needs(NEEDS)];
+pub const TESTS: &[Test] = &[
+    Test::new("cluster_take_over", take_over).timeout(300).needs(NEEDS),
+    Test::new("cluster_exclusive_cpus_of_a_kubelet", exclusive_cpus).timeout(300).needs(NEEDS),
+];
 
 /// Nothing is restarted, and what the kubelet made goes on: volumes, hooks that are done, restart counts.
 fn take_over(context: &Context) -> Result<(), Failure> {
@@ -58,6 +61,67 @@ fn take_over(context: &Context) -> Result<(), Failure> {
     ensure!(container(&again) != container(&before), "it has the container that was killed");
     ensure_eq!(inside("cat /scratch/begun")?, "hook\nhook\n", "the volume of the container before");
     fixture.finish()
+}
+
+/// The real kubelet and nodewarden give the same manifests the same CPUs, and what the kubelet has given is taken over
+/// with its state file: nothing is restarted or moved.
+fn exclusive_cpus(context: &Context) -> Result<(), Failure> {
+    if let Err(error) = ClusterPrograms::find_node_suite() {
+        return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));
+    }
+    if std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) != 2 {
+        return Err(Failure::Skip("the expected CPUs are those of a machine with two".into()));
+    }
+    let lines =
+        "cpuManagerPolicy: static\ncpuManagerReconcilePeriod: 1s\nreservedSystemCPUs: \"0\"\n".to_owned();
+    let options = NodeOptions { first_a_kubelet: true, lines, ..NodeOptions::default() };
+    let fixture = Prepared::new(context)?.start(options)?;
+    fixture.apply(&pod("shares", fixture.name(), WAIT))?;
+    fixture.wait_ready("shares")?;
+    fixture.apply(&exclusive("own", fixture.name()))?;
+    let own = fixture.wait_ready("own")?;
+    let both = |fixture: &ClusterFixture<'_>, own: &str, shares: &str| {
+        wait_cpus(fixture, "own", own)?;
+        wait_cpus(fixture, "shares", shares)
+    };
+    both(&fixture, "1", "0")?;
+
+    let fixture = fixture.take_over()?;
+    eventually(context.patiently(60), "the taken-over pod does not answer", || {
+        Ok(fixture.run(&["exec", "own", "--", "true"]).ok())
+    })?;
+    both(&fixture, "1", "0")?;
+    same(&own, &fixture.wait_ready("own")?)?;
+    fixture.apply(&pod("later", fixture.name(), WAIT))?;
+    fixture.wait_ready("later")?;
+    wait_cpus(&fixture, "later", "0")?;
+
+    // The same manifest from the beginning, by nodewarden.
+    fixture.run(&["delete", "pod", "own", "--wait=false"])?;
+    fixture.wait_gone("own", 60)?;
+    wait_cpus(&fixture, "shares", "0-1")?;
+    fixture.apply(&exclusive("own", fixture.name()))?;
+    fixture.wait_ready("own")?;
+    both(&fixture, "1", "0")?;
+    fixture.finish()
+}
+
+/// A Guaranteed pod that asks for one CPU.
+fn exclusive(name: &str, node: &str) -> Value {
+    let mut own = pod(name, node, WAIT);
+    let amounts = json!({ "cpu": "1", "memory": "32Mi" });
+    own["spec"]["containers"][0]["resources"] = json!({ "requests": amounts, "limits": amounts });
+    own
+}
+
+/// Waits until processes of a pod may run on these CPUs.
+fn wait_cpus(fixture: &ClusterFixture<'_>, name: &str, cpus: &str) -> Result<(), Failure> {
+    let mut last = String::new();
+    let seen = eventually(fixture.context().patiently(30), "", || {
+        last = fixture.run(&["exec", name, "--", "grep", "Cpus_allowed_list", "/proc/self/status"])?;
+        Ok((last.split_whitespace().nth(1) == Some(cpus)).then_some(()))
+    });
+    seen.map_err(|_| Failure::Unexpected(format!("pod {name} may run on {last:?}, not on {cpus}")))
 }
 
 /// A pod whose hook writes into its volume each time that it runs.
