@@ -1,5 +1,6 @@
 //! What a CPU of its own is worth: a loop that always wants to run, in a Guaranteed pod that asks for one CPU, beside
-//! BestEffort pods that use every CPU they get; with the CPU manager's policies none and static in turn.
+//! BestEffort pods that use every CPU they get; with the CPU manager's policies none and static in turn, and without
+//! these neighbours, which shows what the machine itself takes.
 
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const LOOP: Duration = Duration::from_secs(10);
 const SPIN: &str = "trap 'exit 0' TERM; while true; do :; done";
 /// BestEffort pods for each CPU.
 const NEIGHBOURS: usize = 2;
+/// What is compared: a policy, and whether there are neighbours.
+const CASES: [(&str, bool); 3] = [("none", true), ("static", true), ("static", false)];
 
 impl Bench for Exclusive {
     fn name(&self) -> &'static str {
@@ -37,16 +40,17 @@ impl Bench for Exclusive {
         let section = format!("{SHORT_BACKOFF}\ndevices:\n  kubeletDir: {}\n", kubelet_dir.display());
         let lines = |policy: &str| format!("cpuManagerPolicy: {policy}\nreservedSystemCPUs: \"0\"\n");
         let mut fixture = PodFixture::with_config(context, &lines("none"), &section)?;
-        let mut seen: [Vec<Pauses>; 2] = Default::default();
+        let mut seen: [Vec<Pauses>; CASES.len()] = Default::default();
         let mut number = 0;
         for round in 0..if run.quick { 2 } else { 5 } {
-            for (at, policy) in ["none", "static"].into_iter().enumerate() {
-                run.progress(&format!("policy {policy}, round {}", round + 1));
+            for (at, (policy, neighbours)) in CASES.into_iter().enumerate() {
+                let beside = if neighbours { "beside neighbours" } else { "alone" };
+                run.progress(&format!("policy {policy}, {beside}, round {}", round + 1));
                 fixture.stop_agent();
                 fixture.set_kubelet(&lines(policy));
                 fixture.start_agent()?;
                 number += 1;
-                seen[at].push(measure(context, &mut fixture, number)?);
+                seen[at].push(measure(context, &mut fixture, number, neighbours)?);
             }
         }
         fixture.finish()?;
@@ -61,17 +65,25 @@ impl Bench for Exclusive {
         Ok(vec![
             figure("worst pause with policy none", "ms", &of(0, worst), Bound::NONE),
             figure("worst pause with a CPU of its own", "ms", &of(1, worst), Bound::NONE),
+            figure("worst pause with a CPU of its own and no neighbours", "ms", &of(2, worst), Bound::NONE),
             figure("worst pause with a CPU of its own, of that without", "", &ratios, Bound::p50(1.0)),
             figure("time lost with policy none", "%", &of(0, lost), Bound::NONE),
             figure("time lost with a CPU of its own", "%", &of(1, lost), Bound::NONE),
+            figure("time lost with a CPU of its own and no neighbours", "%", &of(2, lost), Bound::NONE),
         ])
     }
 }
 
-/// One round: spinners, then the loop, then everything ends.
-fn measure(context: &Context, fixture: &mut PodFixture<'_>, number: usize) -> Result<Pauses, Failure> {
+/// One round: spinners if there are to be `neighbours`, then the loop, then everything ends.
+fn measure(
+    context: &Context,
+    fixture: &mut PodFixture<'_>,
+    number: usize,
+    neighbours: bool,
+) -> Result<Pauses, Failure> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    let neighbours: Vec<String> = (0..cpus * NEIGHBOURS).map(|at| format!("spin-{number}-{at}")).collect();
+    let count = if neighbours { cpus * NEIGHBOURS } else { 0 };
+    let neighbours: Vec<String> = (0..count).map(|at| format!("spin-{number}-{at}")).collect();
     for name in &neighbours {
         fixture.put([one(name, SPIN, json!({}))])?;
     }

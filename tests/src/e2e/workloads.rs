@@ -3,7 +3,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use super::support::{MIB, kill_victims, within};
+use super::support::{MIB, eventually, kill_victims, within};
 use crate::fixture::{IoOperations, TestRoot, Worker, file_of_zeros};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Moved, Port, Processed, Scheduled, Took};
@@ -44,9 +44,14 @@ fn spin(context: &Context) -> Result<(), Failure> {
     let before = group.kernel_cpu_ns()?;
     let worker = Worker::start(context, Some(&group), &["spin", "1000"])?;
     let scheduled: Scheduled = worker.report(context.patiently(20))?;
-    let used = group.kernel_cpu_ns()? - before;
-    // Including the worker's start, which the files count too and which takes long on a slow machine.
-    let own = scheduled.on_cpu_in_all_ns;
+    // On a slow machine it runs for tens of milliseconds until its report is written: both are read while it waits.
+    let (own, used) = eventually(context.patiently(5), "the worker runs on after its report", || {
+        let own = on_cpu_ns(worker.pid())?;
+        let used = group.kernel_cpu_ns()? - before;
+        Ok((on_cpu_ns(worker.pid())? == own).then_some((own, used)))
+    })?;
+    let reported = scheduled.on_cpu_in_all_ns;
+    ensure!(reported <= own, "the worker says {reported} ns on CPU, schedstat later {own} ns");
     ensure!(
         within(own, used, 5.0) && used > 100_000_000,
         "schedstat says {own} ns on CPU, the cgroup's files {used} ns"
@@ -54,6 +59,14 @@ fn spin(context: &Context) -> Result<(), Failure> {
     let status = worker.finish(context.patiently(5))?;
     ensure!(status.success(), "the worker ended with {status}");
     Ok(())
+}
+
+/// How long a process has run, by its schedstat.
+fn on_cpu_ns(pid: u32) -> Result<u64, Failure> {
+    let path = format!("/proc/{pid}/schedstat");
+    let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
+    let first = text.split(' ').next().and_then(|first| first.parse().ok());
+    first.ok_or_else(|| Failure::Unexpected(format!("{path}: {text:?}")))
 }
 
 /// The process workload forks, executes and exits as often as ordered, and workers end with the ordered

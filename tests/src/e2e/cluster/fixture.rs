@@ -61,6 +61,14 @@ impl<'c> ClusterFixture<'c> {
         Ok(Self { node: self.node.take_over()?, ..self })
     }
 
+    /// Ends nodewarden, and starts the kubelet again from which it has taken the node over.
+    ///
+    /// # Errors
+    /// The kubelet cannot be started, or the node was not taken over.
+    pub fn give_back(self) -> Result<Self, Failure> {
+        Ok(Self { node: self.node.give_back()?, ..self })
+    }
+
     pub fn context(&self) -> &'c Context {
         self.context
     }

@@ -43,7 +43,7 @@ pub enum Node<'c> {
         managed: Box<HierarchyFixture<'c>>,
         context: &'c Context,
         /// The one that had the node before; it removes its files when it is dropped.
-        _before: Option<Kubelet>,
+        before: Option<Kubelet>,
     },
     Kubelet {
         kubelet: Kubelet,
@@ -132,7 +132,7 @@ impl<'c> Node<'c> {
         // The kubelet's directory of the agent, or a directory above it.
         let volumes = Volumes { folder: context.temp.join("k"), problems: context.problems() };
         let agent = Some(managed.start()?);
-        Ok(Self::Nodewarden { agent, _volumes: volumes, managed, context, _before: before })
+        Ok(Self::Nodewarden { agent, _volumes: volumes, managed, context, before })
     }
 
     /// Ends the kubelet, and starts nodewarden in its place.
@@ -145,6 +145,19 @@ impl<'c> Node<'c> {
         };
         kubelet.end();
         Self::nodewarden(context, managed, Some(kubelet))
+    }
+
+    /// Ends nodewarden, and starts the kubelet that had the node before it.
+    ///
+    /// # Errors
+    /// The kubelet cannot be started, or there was none.
+    pub fn give_back(self) -> Result<Self, Failure> {
+        let Self::Nodewarden { agent, managed, context, before: Some(mut kubelet), .. } = self else {
+            return Err(Failure::Unexpected("no kubelet had the node".into()));
+        };
+        drop(agent);
+        kubelet.start_again()?;
+        Ok(Self::Kubelet { kubelet, context, next: Some(managed), _root: None })
     }
 
     /// The process id of nodewarden or the kubelet, if it runs.
@@ -176,6 +189,18 @@ impl<'c> Node<'c> {
             Self::Nodewarden { managed, .. } => Ok(managed),
             Self::Kubelet { .. } => Err(is_kubelet()),
         }
+    }
+
+    /// Ends the kubelet and starts it again.
+    ///
+    /// # Errors
+    /// The node is not a kubelet, or it cannot be started.
+    pub fn restart_kubelet(&mut self) -> Result<(), Failure> {
+        let Self::Kubelet { kubelet, .. } = self else {
+            return Err(Failure::Unexpected("no kubelet runs the node".into()));
+        };
+        kubelet.end();
+        Ok(kubelet.start_again()?)
     }
 
     /// Ends nodewarden by SIGTERM.

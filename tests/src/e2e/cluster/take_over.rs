@@ -13,7 +13,7 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("cluster_take_over", take_over).timeout(300).needs(NEEDS),
-    Test::new("cluster_exclusive_cpus_of_a_kubelet", exclusive_cpus).timeout(300).needs(NEEDS),
+    Test::new("cluster_exclusive_cpus_of_a_kubelet", exclusive_cpus).timeout(420).needs(NEEDS),
 ];
 
 /// Nothing is restarted, and what the kubelet made goes on: volumes, hooks that are done, restart counts.
@@ -64,7 +64,7 @@ fn take_over(context: &Context) -> Result<(), Failure> {
 }
 
 /// The real kubelet and nodewarden give the same manifests the same CPUs, and what the kubelet has given is taken over
-/// with its state file: nothing is restarted or moved.
+/// with its state file: nothing is restarted or moved, also when the kubelet comes back.
 fn exclusive_cpus(context: &Context) -> Result<(), Failure> {
     if let Err(error) = ClusterPrograms::find_node_suite() {
         return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));
@@ -95,6 +95,24 @@ fn exclusive_cpus(context: &Context) -> Result<(), Failure> {
     fixture.apply(&pod("later", fixture.name(), WAIT))?;
     fixture.wait_ready("later")?;
     wait_cpus(&fixture, "later", "0")?;
+
+    // Back to the kubelet, with the state file that nodewarden has written, and to nodewarden again.
+    let agents = fixture.node()?["status"]["nodeInfo"]["kubeletVersion"].clone();
+    let fixture = fixture.give_back()?;
+    eventually(context.patiently(90), "the node object is not the kubelet's", || {
+        Ok((fixture.node()?["status"]["nodeInfo"]["kubeletVersion"] != agents).then_some(()))
+    })?;
+    eventually(context.patiently(60), "the pod does not answer through the kubelet", || {
+        Ok(fixture.run(&["exec", "own", "--", "true"]).ok())
+    })?;
+    both(&fixture, "1", "0")?;
+    same(&own, &fixture.wait_ready("own")?)?;
+    let fixture = fixture.take_over()?;
+    eventually(context.patiently(60), "the pod that was taken over again does not answer", || {
+        Ok(fixture.run(&["exec", "own", "--", "true"]).ok())
+    })?;
+    both(&fixture, "1", "0")?;
+    same(&own, &fixture.wait_ready("own")?)?;
 
     // The same manifest from the beginning, by nodewarden.
     fixture.run(&["delete", "pod", "own", "--wait=false"])?;

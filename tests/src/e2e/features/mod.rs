@@ -35,8 +35,9 @@ fn collect(context: &Context) -> Result<Found, Failure> {
     let status = agent.client()?.status()?;
     drop(agent);
     let topics = status.topics.into_iter();
+    let topics = topics.map(|t| Topic { name: t.topic, state: t.state, reason: t.reason });
     Ok(Found {
-        topics: topics.map(|t| Topic { name: t.topic, state: t.state, reason: t.reason }).collect(),
+        topics: topics.chain([probe::exclusive_cpus(context)?]).collect(),
         layout: status.cgroup_layout,
         controllers: probe::controllers(&context.layout),
         files: probe::files(context)?,

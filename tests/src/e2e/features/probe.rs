@@ -8,8 +8,8 @@ use std::path::Path;
 use aya::Btf;
 use nix::sys::signal::Signal;
 
-use super::row::{FileFound, On, Tried};
-use crate::fixture::{AttachPoint, Group, Layout, TestRoot, Worker, run_count};
+use super::row::{FileFound, On, Topic, Tried};
+use crate::fixture::{AttachPoint, ExclusiveCpu, Group, Layout, TestRoot, Worker, run_count};
 use crate::harness::{Context, Failure, lower_own_oom_score};
 use crate::worker::report::Took;
 
@@ -128,6 +128,26 @@ pub fn abilities(context: &Context) -> Result<Vec<(&'static str, Tried)>, Failur
         ("cgroup_device programs", device(context, &btf)?),
         ("lowering oom_score_adj", lower_own_oom_score().map(|()| "lowered and put back".into())),
     ])
+}
+
+/// The topic that the agent loads only while a container has CPUs for itself: tried on the machine's last CPU.
+///
+/// # Errors
+/// The cgroup for it cannot be made.
+pub fn exclusive_cpus(context: &Context) -> Result<Topic, Failure> {
+    let root = TestRoot::named(context, "-exclusive")?;
+    let owner = root.child("owner")?;
+    let tried = ExclusiveCpu::load(false).and_then(|mut cpu| {
+        cpu.give(Some(&owner))?;
+        let status = cpu.status().1;
+        cpu.give(None)?;
+        Ok(status)
+    });
+    let (state, reason) = match tried {
+        Ok(status) => (status.state.name().to_owned(), status.reason),
+        Err(reason) => ("off".into(), reason),
+    };
+    Ok(Topic { name: "exclusive_cpus".into(), state, reason })
 }
 
 /// Whether a program attached at `point` runs during `trigger`.

@@ -1,17 +1,18 @@
 //! Pods under the resource managers: their CPUs and memory nodes as the kernel has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::numa::RESOURCE;
 use crate::e2e::hierarchy::compare::place;
 use crate::e2e::pods::fixture::{PodFixture, SHORT_BACKOFF};
 use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::pods::manifest::one;
 use crate::e2e::support::eventually;
-use crate::fixture::CpuTimes;
+use crate::fixture::{CpuTimes, PodResources, device_ids};
 use crate::harness::{Context, Failure};
 
 /// A script that uses a good part of a CPU as long as it runs. Not all of it: the container runtime and the agent
@@ -87,6 +88,32 @@ impl<'c> ManagersFixture<'c> {
         Ok(std::fs::read_to_string(&path).map_err(Failure::file(&path))?.trim().to_owned())
     }
 
+    /// A client of PodResources; waits until it is served.
+    fn pod_resources(&self) -> Result<PodResources, Failure> {
+        let socket = self.file("pod-resources/kubelet.sock");
+        eventually(
+            self.context().patiently(10),
+            &format!("no process listens at {}", socket.display()),
+            || Ok(PodResources::connect(&socket).ok()),
+        )
+    }
+
+    /// Waits until exactly these devices of a resource can be allocated.
+    pub fn wait_devices(&self, resource: &str, ids: &[&str]) -> Result<(), Failure> {
+        let wanted: BTreeSet<String> = ids.iter().map(|&id| id.to_owned()).collect();
+        eventually(
+            self.context().patiently(20),
+            &format!("{ids:?} of {resource} cannot be allocated"),
+            || Ok((device_ids(&self.pod_resources()?.allocatable()?, resource) == wanted).then_some(())),
+        )
+    }
+
+    /// The devices of a resource that a pod has by PodResources.
+    pub fn given_devices(&self, pod: &str, resource: &str) -> Result<BTreeSet<String>, Failure> {
+        let pod = self.pod_resources()?.get(pod)?;
+        Ok(pod.containers.iter().flat_map(|container| device_ids(&container.devices, resource)).collect())
+    }
+
     /// Waits until the cgroup of a pod's container has these CPUs.
     pub fn wait_cpus(&self, pod: &ListedPod, cpus: &str) -> Result<(), Failure> {
         let mut last = String::new();
@@ -131,6 +158,12 @@ impl<'c> ManagersFixture<'c> {
 /// A Guaranteed pod that asks for whole CPUs and 32 MiB, and spins.
 pub fn exclusive(name: &str, cpus: u32) -> Value {
     guaranteed(name, cpus, "32Mi", SPIN)
+}
+
+/// The same with one device of the tests' plugin, [`super::numa::RESOURCE`].
+pub fn with_device(name: &str, cpus: u32) -> Value {
+    let limits = json!({ "limits": { "cpu": cpus.to_string(), "memory": "32Mi", RESOURCE: "1" } });
+    one(name, SPIN, json!({ "resources": limits }))
 }
 
 /// A Guaranteed pod with this script.

@@ -7,15 +7,17 @@ use nodewarden_machine::cpu_set::CpuSet;
 use serde_json::json;
 
 use super::NUMA_NEEDS;
-use super::fixture::{ManagersFixture, SPIN, exclusive, guaranteed, shared};
+use super::fixture::{ManagersFixture, SPIN, exclusive, guaranteed, shared, with_device};
 use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::eventually;
+use crate::fixture::{Behaviour, NativePlugin, PluginDevice};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("numa_pods_have_cpus_and_memory_of_one_node", aligned).timeout(240).needs(NUMA_NEEDS),
     Test::new("numa_pod_that_cannot_be_aligned_is_refused", refused).timeout(180).needs(NUMA_NEEDS),
+    Test::new("numa_pods_have_devices_of_their_node", with_devices).timeout(180).needs(NUMA_NEEDS),
     Test::new("numa_survives_unplugged_processor", unplugged).timeout(240).needs(&[
         Capability::Root,
         Capability::Cri,
@@ -33,6 +35,9 @@ const ALIGNED: &str = "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-
                        memoryManagerPolicy: Static\ntopologyManagerPolicy: single-numa-node\n\
                        evictionHard: {memory.available: 100Mi}\n\
                        reservedMemory: [{numaNode: 0, limits: {memory: 60Mi}}, {numaNode: 1, limits: {memory: 40Mi}}]\n";
+
+/// The resource of the test's device plugin.
+pub const RESOURCE: &str = "nodewarden.test/card";
 
 /// A process may have so many pages from before it was in its container's cgroup (24 were seen).
 const EARLY_PAGES: u64 = 64;
@@ -118,6 +123,38 @@ fn aligned(context: &Context) -> Result<(), Failure> {
         }
         ensure_eq!(fixture.cpu_state()?, before, "cpu_manager_state after a restart");
         ensure_eq!(fixture.state("memory_manager_state")?, memory, "memory_manager_state after a restart");
+    }
+    fixture.pods.finish()
+}
+
+/// A pod has its CPUs and its device from one NUMA node. One that needs more CPUs than the node with the devices has is
+/// refused with the device's name, and starts once a device of the other node is there.
+fn with_devices(context: &Context) -> Result<(), Failure> {
+    let shape = shape()?;
+    let mut fixture = ManagersFixture::new(context, &settings(&shape))?;
+    let mut behaviour = Behaviour::new(&fixture.file("device-plugins"), RESOURCE, &[]);
+    // The node whose first core is reserved.
+    behaviour.devices = ["a0", "a1"].map(|id| PluginDevice::healthy(id).on(0)).to_vec();
+    let plugin = NativePlugin::start(&behaviour, None).map_err(Failure::file("a plugin's threads"))?;
+    fixture.wait_devices(RESOURCE, &["a0", "a1"])?;
+    fixture.pods.put([with_device("small", 2), with_device("large", shape.nodes[1].len() as u32)])?;
+    let small = fixture.pods.wait_up("small")?;
+    let own = cpus(&fixture, &small)?;
+    ensure!(own.len() == 2 && own.is_subset(&shape.nodes[0]), "CPUs {own} are not of the devices' node");
+    let is_refused = |pod: &ListedPod| pod.text("/status/reason") == "TopologyAffinityError";
+    let refused = fixture.pods.wait_until("large", "refused", 30, is_refused)?;
+    let message = refused.text("/status/message");
+    ensure!(message.contains(RESOURCE), "the device is not named: {message}");
+
+    let mut devices = behaviour.devices.clone();
+    devices.push(PluginDevice::healthy("b0").on(1));
+    plugin.set_devices(devices);
+    let large = fixture.pods.wait_until("large", "up", 60, ListedPod::is_up)?;
+    let all = cpus(&fixture, &large)?;
+    ensure!(all == shape.nodes[1], "CPUs {all} are not those of the new device's node");
+    for (pod, ids) in [("small", &["a0", "a1"][..]), ("large", &["b0"])] {
+        let given = fixture.given_devices(pod, RESOURCE)?;
+        ensure!(given.len() == 1 && given.iter().all(|id| ids.contains(&id.as_str())), "{pod} has {given:?}");
     }
     fixture.pods.finish()
 }
