@@ -13,6 +13,20 @@ use thiserror::Error;
 /// How many of its last lines a failed command shows.
 const TAIL_LINES: usize = 20;
 
+/// Leaves the CPUs to everything else: this thread, and the threads and programs that it starts from now on, run only when
+/// nobody else wants to (`SCHED_IDLE`, sched(7)).
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn take_idle_time() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the parameters during the call only, and 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Another program failed.
 #[derive(Debug, Error)]
 pub enum CommandError {
@@ -167,6 +181,17 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_inherits_the_priority_of_idle_time() {
+        let seen = thread::spawn(|| {
+            take_idle_time().unwrap();
+            let mut shell = Command::new("sh");
+            // Field 41, the policy, is 5 for SCHED_IDLE; the name in parentheses has no blank.
+            capture(shell.args(["-c", "cut -d' ' -f41 /proc/self/stat"])).unwrap()
+        });
+        assert_eq!(seen.join().unwrap().trim(), "5");
+    }
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("sh");

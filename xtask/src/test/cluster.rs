@@ -74,7 +74,7 @@ pub fn run_built(
     if kubelet {
         command.env(NODE_VARIABLE, "kubelet");
     }
-    let counted = e2e::count(&mut command, filter.is_some(), tally);
+    let counted = e2e::count(&mut command, filter.is_some(), tally, &mut |_| ());
     drop(shared);
     clock.ended("tests in a cluster");
     counted

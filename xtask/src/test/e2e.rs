@@ -1,6 +1,7 @@
 //! The agent on this machine's kernel, by the program `nodewarden-e2e`.
 
 use std::process::Command;
+use std::thread;
 
 use super::clock::Clock;
 use super::{TestError, cluster};
@@ -13,7 +14,20 @@ use xtask_common::tally::{Counts, Tally};
 /// that three are what two CPUs can do without making any late.
 const JOBS: usize = 3;
 
-/// Builds the agent and its end-to-end tests, calls `before`, and runs them; quick ones test the development build.
+/// What has the programs that are tested, and the tests.
+const PACKAGES: [&str; 2] = ["nodewarden", "nodewarden-tests"];
+/// Beginning of the line of `nodewarden-e2e` that says that no further test needs the machine for itself.
+const TOGETHER: &str = "from here on:";
+
+/// What else happens while the tests run.
+pub struct Beside<'a> {
+    /// Called before the first test.
+    pub before: &'a mut dyn FnMut(),
+    /// Called when no further test needs the machine for itself.
+    pub together: &'a mut dyn FnMut(),
+}
+
+/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
 ///
 /// The release build is what ships, and its timing is what the tests bound.
 ///
@@ -25,15 +39,15 @@ pub fn run(
     quick: bool,
     clock: &mut Clock,
     tally: &mut Tally,
-    before: impl FnOnce(),
+    beside: Beside<'_>,
 ) -> Result<(), TestError> {
     if !layout::is_root() {
         tally.skip("end-to-end tests", "they load kernel programs, which needs root");
         return Ok(());
     }
     let profile = Profile::of(!quick);
-    build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
-    before();
+    build::host_programs(layout, profile, &PACKAGES, false)?;
+    (beside.before)();
     clock.ended("programs");
     let mut command = command(layout, profile);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
@@ -44,7 +58,23 @@ pub fn run(
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);
     }
-    count(&mut command, filter.is_some(), tally)
+    let mut together = |line: &str| {
+        if line.starts_with(TOGETHER) {
+            (beside.together)();
+        }
+    };
+    count(&mut command, filter.is_some(), tally, &mut together)
+}
+
+/// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes [`run`]'s own build
+/// wait for this one, and that one shows the errors.
+pub fn build_ahead(layout: &Layout) {
+    let layout = layout.clone();
+    thread::spawn(move || {
+        // Refused: then the tests that run meanwhile share the CPUs with it.
+        drop(process::take_idle_time());
+        drop(build::host_programs(&layout, Profile::Release, &PACKAGES, true));
+    });
 }
 
 /// The program with its agent.
@@ -55,17 +85,23 @@ pub fn command(layout: &Layout, profile: Profile) -> Command {
     command
 }
 
-/// Runs the program and counts its tests. With `filtered` it may have none to run.
+/// Runs the program and counts its tests. With `filtered` it may have none to run. `seen` gets each line.
 ///
 /// # Errors
 /// When it can't be started.
-pub fn count(command: &mut Command, filtered: bool, tally: &mut Tally) -> Result<(), TestError> {
+pub fn count(
+    command: &mut Command,
+    filtered: bool,
+    tally: &mut Tally,
+    seen: &mut dyn FnMut(&str),
+) -> Result<(), TestError> {
     println!("running {}", process::line(command));
 
     let mut ours = Tally::default();
     let status = process::each_output_line(command, |line| {
         println!("{line}");
         ours.line(line);
+        seen(line);
     })?;
     // A filter that is meant for unit tests leaves none to run, which the program finds wrong.
     let none_chosen = filtered && ours.endings == 1 && ours.counts == Counts::default();

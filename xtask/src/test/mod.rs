@@ -18,6 +18,7 @@ use crate::layers::LayersError;
 use crate::setup::{self, Purpose, SetupError};
 use clock::Clock;
 use nodewarden_vm::VmError;
+use xtask_common::files::FileError;
 use xtask_common::layout::{self, Layout, Profile};
 use xtask_common::process::CommandError;
 use xtask_common::tally::Tally;
@@ -27,7 +28,7 @@ use xtask_common::tally::Tally;
 enum Kind {
     /// Everything: formatting, lints, unit and end-to-end tests, also on other kernels
     All,
-    /// Formatting, lints, the order of layers, documentation, licences and advisories
+    /// Formatting, lints, the order of layers, documentation, licences, advisories and the Helm chart
     Checks,
     /// The tests in the code, the golden ones among them
     Unit,
@@ -92,6 +93,9 @@ pub enum TestError {
     /// A test runner could not be run.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// A file for a check could not be written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Guests could not be booted.
     #[error(transparent)]
     Vm(#[from] VmError),
@@ -148,19 +152,26 @@ fn run_kind(
         clock.ended("checks");
     }
     if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
-        unit::run(layout, unit::Scope { golden_only: kind == Kind::Golden, filter }, tally)?;
+        let then = (kind == Kind::All && !quick && layout::is_root()).then_some(layout);
+        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter };
+        unit::run(layout, scope, tally, || then.into_iter().for_each(e2e::build_ahead))?;
         clock.ended("unit tests");
     }
+    let mut guests = guests.then(|| vm::Guests::new(layout, filter));
     if matches!(kind, Kind::All | Kind::E2e) {
-        e2e::run(layout, filter, quick, clock, tally, || fetching.iter_mut().for_each(vm::Fetching::wait))?;
+        let beside = e2e::Beside {
+            before: &mut || fetching.iter_mut().for_each(vm::Fetching::wait),
+            together: &mut || guests.iter_mut().for_each(vm::Guests::begin),
+        };
+        e2e::run(layout, filter, quick, clock, tally, beside)?;
         clock.ended("end-to-end tests");
         if filter.is_none() && layout::is_root() {
             cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
         }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
-    if guests {
-        vm::run(layout, filter, clock, tally)?;
+    if let Some(guests) = guests {
+        tally.add(guests.finish(clock)?);
         clock.ended("virtual machines");
     }
     Ok(())

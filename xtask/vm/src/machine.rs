@@ -17,8 +17,10 @@ use nodewarden_guest_job::{NODE_DISK, ROOT_DISK, SCRATCH_DISK};
 pub const MEMORY_MIB: u32 = 1024;
 /// `panic=-1`: a panic restarts at once, which `-no-reboot` turns into QEMU's end. The log is large enough that what
 /// the kernel says at each OOM kill does not push out what must be seen in the end. `no_timer_check`: a machine that
-/// gets hardly any time from a busy host would find that its timer does not work, and panic.
-const KERNEL_LINE: &str = "console=ttyS0 panic=-1 quiet mitigations=off log_buf_len=4M no_timer_check";
+/// gets hardly any time from a busy host would find that its timer does not work, and panic. `tsc=reliable`: such a machine
+/// would also find that its clock is wrong, and count with two clocks from then on.
+const KERNEL_LINE: &str =
+    "console=ttyS0 panic=-1 quiet mitigations=off log_buf_len=4M no_timer_check tsc=reliable";
 
 /// A machine to start.
 #[derive(Debug, Clone, Copy)]

@@ -13,6 +13,10 @@ use xtask_common::progress::Progress;
 /// The import path of the tree.
 pub const TREE: &str = "k8s.io/kubernetes";
 
+/// Leaves out the clients of public clouds, which are a good part of what there is to compile (Kubernetes'
+/// `legacy-cloud-providers`).
+const TAGS: &str = "providerless";
+
 /// A program of the source tree.
 #[derive(Debug)]
 pub struct Program {
@@ -96,7 +100,7 @@ impl<'a> Go<'a> {
         let unfinished = partial(destination);
         let verb: &[&str] = if program.test { &["test", "-c"] } else { &["build"] };
         let mut command = self.command(verb);
-        command.args(["-v", "-trimpath", "-ldflags", &link_flags()]);
+        command.args(["-v", "-trimpath", "-tags", TAGS, "-ldflags", &link_flags()]);
         command.arg("-o").arg(&unfinished).arg(format!("./{}", program.package));
         self.follow(&mut command, progress)?;
         Ok(files::rename(&unfinished, destination)?)

@@ -38,13 +38,15 @@ struct Chosen {
     all: bool,
 }
 
-/// Builds and runs them, also after one has failed.
+/// Builds them, calls `built`, and runs them, also after one has failed.
 ///
 /// # Errors
 /// When cargo or a test program can't be started, or a test does not compile.
-pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally) -> Result<(), TestError> {
+pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce()) -> Result<(), TestError> {
+    let programs = programs::build(layout)?;
+    built();
     let mut chosen = Vec::new();
-    for program in programs::build(layout)? {
+    for program in programs {
         let tests = program.tests()?;
         chosen.push(choose(program, tests, scope, layout.golden().is_some(), tally));
     }
