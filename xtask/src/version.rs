@@ -20,17 +20,21 @@ fn read(path: &Path) -> String {
 /// The tags of the agent's image in a text.
 fn image_tags(text: &str) -> Vec<&str> {
     let is_tag = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    let tags = text.match_indices(IMAGE).map(|(at, _)| &text[at + IMAGE.len()..]);
+    // The name of a service account begins with its namespace.
+    let images = text.match_indices(IMAGE).filter(|(at, _)| !text[..*at].ends_with("serviceaccount:"));
+    let tags = images.map(|(at, _)| &text[at + IMAGE.len()..]);
     let tags = tags.map(|rest| &rest[..rest.find(|c| !is_tag(c)).unwrap_or(rest.len())]);
     tags.filter(|tag| !tag.is_empty()).collect()
 }
 
 #[test]
 fn image_tags_are_the_workspaces_version() {
-    let text = read(&root().join("deploy/daemonset.yaml"));
-    let tags = image_tags(&text);
-    assert!(tags.contains(&VERSION), "deploy/daemonset.yaml names no image of version {VERSION}: {tags:?}");
-    assert!(tags.iter().all(|tag| *tag == VERSION), "deploy/daemonset.yaml: {tags:?}, not {VERSION}");
+    for file in ["deploy/daemonset.yaml", "deploy/augment.yaml"] {
+        let text = read(&root().join(file));
+        let tags = image_tags(&text);
+        assert!(tags.contains(&VERSION), "{file} names no image of version {VERSION}: {tags:?}");
+        assert!(tags.iter().all(|tag| *tag == VERSION), "{file}: {tags:?}, not {VERSION}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub use taints::{Taint, TaintEffect};
 /// The key of the section below `nodewarden:`.
 pub(crate) const SECTION: &str = "kubernetes";
 
-/// Settings of the node in a cluster. They have an effect only in mode manage and if [`Self::connects`].
+/// Settings of the node in a cluster. They have an effect only in the modes manage and augment, and if [`Self::connects`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct KubernetesSettings {
     /// `nodewarden.kubernetes.kubeconfig`, the kubelet's `--kubeconfig`.

@@ -3,6 +3,7 @@
 
 #![deny(missing_docs)]
 
+mod augment;
 mod cgroup_path;
 pub mod defaults;
 mod devices;
@@ -47,6 +48,7 @@ use std::time::Duration;
 
 use nodewarden_storage::journal::Limits;
 
+pub use augment::AugmentSettings;
 pub use devices::{DeviceSettings, Enforcement};
 pub use duration::parse as parse_duration;
 pub use error::{ConfigError, Problem};
@@ -77,7 +79,7 @@ pub use throttle::{CpuThrottle, MemoryThrottle, ThrottleSettings};
 /// The complete and valid configuration of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `mode`: whether the agent only observes or also manages pods.
+    /// `mode`: whether the agent only observes, acts beside a kubelet, or manages pods itself.
     pub mode: Mode,
     /// Unix socket of the gRPC interface.
     pub socket: PathBuf,
@@ -134,6 +136,8 @@ pub struct Config {
     pub eviction: EvictionSettings,
     /// Throttling of lower QoS levels before anything has to be evicted.
     pub throttle: ThrottleSettings,
+    /// What mode augment does beside a kubelet.
+    pub augment: AugmentSettings,
     /// When it is reported that others run on a container's exclusive CPUs.
     pub exclusive_cpus: ExclusiveCpuBounds,
     /// The kubelet's feature gates that have an effect here.
@@ -183,12 +187,14 @@ impl Config {
 pub enum Mode {
     /// Only observe and report.
     Observe,
+    /// Act beside a kubelet, which keeps the pods: report to the API server what it does not, and set what it does not.
+    Augment,
     /// Manage the pods of the manifest directory: their cgroups and containers.
     Manage,
 }
 
 impl Mode {
-    /// The value as it is written in the file: `observe` or `manage`.
+    /// The value as it is written in the file: `observe`, `augment` or `manage`.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -250,7 +256,7 @@ pub struct Overrides {
     /// Socket of the container runtime, for names of pods and containers
     #[arg(long, value_name = "unix://PATH")]
     pub runtime_endpoint: Option<String>,
-    /// What the agent may do: observe (write nothing) or manage (own the pods of staticPodPath)
+    /// What the agent may do: observe (write nothing), augment (act beside a kubelet) or manage (own the pods of staticPodPath)
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
     /// The flags of a kubelet.

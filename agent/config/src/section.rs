@@ -9,7 +9,7 @@ use super::fields::Fields;
 use super::kubelet_keys::KubeletSettings;
 use super::reading::Reading;
 use super::{
-    Config, Endpoint, Mode, NodeSettings, Overrides, ProgramStats, cgroup_path, devices, eviction,
+    Config, Endpoint, Mode, NodeSettings, Overrides, ProgramStats, augment, cgroup_path, devices, eviction,
     exclusive_cpus, gc, kubernetes, pods, probes, throttle,
 };
 use nodewarden_machine::page::page_bytes;
@@ -31,7 +31,7 @@ pub fn take(
         flags.push((key, flag));
     }
     let mut f = Fields::new(SECTION, map, flags, reading);
-    let mode = f.choice("mode", &["observe", "manage"], false);
+    let mode = f.choice("mode", &["observe", "augment", "manage"], false);
     let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
     let http_allow_remote = f.flag("httpAllowRemote", false);
     let http_address = http_address(&mut f, http_allow_remote);
@@ -63,12 +63,14 @@ pub fn take(
     let own_gc = f.section("gc");
     let own_eviction = f.section("eviction");
     let own_throttle = f.section("throttle");
+    let own_augment = f.section("augment");
     let own_exclusive_cpus = f.section("exclusiveCpus");
     f.finish();
     let kubernetes = kubernetes::take_own(own_kubernetes, taken.kubernetes, reading);
+    // As a kubelet: who is given credentials of a cluster runs its pods.
+    let mode = mode.unwrap_or(if kubernetes.connects() { Mode::Manage } else { Mode::Observe });
     Config {
-        // As a kubelet: who is given credentials of a cluster runs its pods.
-        mode: mode.unwrap_or(if kubernetes.connects() { Mode::Manage } else { Mode::Observe }),
+        mode,
         socket,
         http_address,
         http_allow_remote,
@@ -94,6 +96,7 @@ pub fn take(
         gc: gc::take_own(own_gc, taken.gc, reading),
         eviction: eviction::take_own(own_eviction, taken.eviction, reading),
         throttle: throttle::take(own_throttle, reading),
+        augment: augment::take(own_augment, mode, reading),
         exclusive_cpus: exclusive_cpus::take(own_exclusive_cpus, reading),
         gates: taken.gates,
         logging: taken.logging,

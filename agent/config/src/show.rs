@@ -3,8 +3,8 @@
 use serde_yaml_ng::{Mapping, Value};
 
 use super::{
-    Config, devices, eviction, exclusive_cpus, gc, keys, kubernetes, logging, node, pods, probes, server,
-    throttle,
+    Config, augment, devices, eviction, exclusive_cpus, gc, keys, kubernetes, logging, node, pods, probes,
+    server, throttle,
 };
 
 impl Config {
@@ -69,6 +69,7 @@ impl Config {
         map.put("gc", gc::show_own(&self.gc));
         map.put("eviction", eviction::show_own(&self.eviction));
         map.put("throttle", throttle::show(&self.throttle));
+        map.put("augment", augment::show(&self.augment));
         map.put("exclusiveCpus", exclusive_cpus::show(&self.exclusive_cpus));
         map.0
     }

@@ -98,12 +98,30 @@ fn the_sample_has_every_key_of_ours() {
         "nodewarden.throttle",
         "nodewarden.throttle.cpu",
         "nodewarden.throttle.memory",
+        "nodewarden.augment",
         "nodewarden.exclusiveCpus",
     ] {
         let there = keys_in(text, section);
         let missing: Vec<String> = keys_of(section).into_iter().filter(|key| !there.contains(key)).collect();
         assert!(missing.is_empty(), "{section}: {missing:?}");
     }
+}
+
+/// The configuration in the manifest of a DaemonSet.
+fn config_of(manifests: &str) -> Config {
+    let documents =
+        manifests.split("\n---\n").map(|one| serde_yaml_ng::from_str::<serde_yaml_ng::Value>(one).unwrap());
+    let map = documents.into_iter().find(|one| one["kind"] == "ConfigMap").expect("a ConfigMap");
+    parse("config.yaml", map["data"]["config.yaml"].as_str().expect("a text"), &Overrides::default()).unwrap()
+}
+
+#[test]
+fn the_daemonsets_have_a_valid_configuration() {
+    let observe = config_of(include_str!("../../../deploy/daemonset.yaml"));
+    assert_eq!(observe.mode, Mode::Observe);
+    let augment = config_of(include_str!("../../../deploy/augment.yaml"));
+    assert_eq!((augment.mode, augment.kubernetes.in_cluster), (Mode::Augment, true));
+    assert_eq!(augment.augment, AugmentSettings::of(Mode::Augment), "its defaults: everything is audited");
 }
 
 /// Those of the kubelet's keys that are read here.
@@ -192,7 +210,7 @@ fn the_agents_own_endpoint_overrides_the_kubelets() {
 #[test]
 fn one_problem_each() {
     for (body, expected) in [
-        ("nodewarden: {mode: watch}", "nodewarden.mode: watch: expected observe or manage"),
+        ("nodewarden: {mode: watch}", "nodewarden.mode: watch: expected observe, augment or manage"),
         (
             "nodewarden: {socket: run/x}",
             "nodewarden.socket: run/x: expected an absolute path of at most 103 bytes",

@@ -37,6 +37,12 @@ impl Connection {
         &self.claimed
     }
 
+    /// Sends requests from now on though this agent does not keep the node object: a kubelet does, and this agent is only
+    /// beside it.
+    pub fn beside_a_kubelet(&self) {
+        self.claimed.send_replace(true);
+    }
+
     /// Waits until the credentials are the node's own: those of a bootstrap kubeconfig are only for requesting some.
     pub(crate) async fn identified(&self) {
         // Without renewal they stay as they are.

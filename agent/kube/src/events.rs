@@ -35,7 +35,7 @@ struct Shared {
 impl Events {
     /// Reports something about the node (`Starting`, `NodeReady`, `NodeHasSufficientMemory`, …).
     pub fn node(&self, node: &str, kind: Kind, reason: &str, message: impl Into<String>) {
-        self.add(Occurrence {
+        self.report(Occurrence {
             involved: Involved::node(node),
             kind,
             reason: reason.to_owned(),
@@ -44,7 +44,8 @@ impl Events {
         });
     }
 
-    fn add(&self, occurrence: Occurrence) {
+    /// Reports something that happened.
+    pub fn report(&self, occurrence: Occurrence) {
         self.0.pending.lock().push(occurrence);
         self.0.ring.notify_one();
     }

@@ -1,4 +1,4 @@
-//! The client of the Kubernetes API server, in mode manage with a kubeconfig.
+//! The client of the Kubernetes API server, in mode manage with a kubeconfig and in mode augment.
 //!
 //! [`Connection`] is what every other part of this crate talks through.
 

@@ -69,12 +69,27 @@ impl PodSource for ApiSource {
         let follower = Follower::new(connection, status, known, pods, changes);
         let follower = tokio::spawn(parts::register("API pods", LIMIT).task(follower.run(is_gone)));
         let deletes = tokio::spawn(parts::register("API pods' deletion", LIMIT).task(deletes.run()));
-        Ok(Box::new(Guard([follower, deletes])))
+        Ok(Box::new(Guard(vec![follower, deletes])))
     }
 }
 
+/// Calls `changes` with the node's pods whenever they change, for an agent that does not run them: nothing is ever deleted
+/// or written at the API server. Must be called inside a tokio runtime; ends when the result is dropped.
+pub fn watch(connection: Connection, changes: DesiredSender) -> SourceGuard {
+    // Nobody finds out by a request that a pod is gone.
+    let (never, is_gone) = mpsc::unbounded_channel();
+    let (status, known) = (PodStatusCache::default(), KnownPods::default());
+    let follower = Follower::new(connection, status, known, ApiPods::default(), changes);
+    let part = parts::register("API pods", LIMIT);
+    let follower = tokio::spawn(part.task(async move {
+        let _never = never;
+        follower.run(is_gone).await;
+    }));
+    Box::new(Guard(vec![follower]))
+}
+
 /// Ends the tasks when it is dropped.
-struct Guard([JoinHandle<()>; 2]);
+struct Guard(Vec<JoinHandle<()>>);
 
 impl Drop for Guard {
     fn drop(&mut self) {

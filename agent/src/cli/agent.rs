@@ -1,6 +1,6 @@
 //! `nodewarden agent`: the daemon.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tracing_subscriber::EnvFilter;
@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use super::CliError;
 use crate::daemon;
 use nodewarden_config as config;
-use nodewarden_config::{LogFormat, LogSettings, Overrides};
+use nodewarden_config::{Config, ConfigError, LogFormat, LogSettings, Overrides};
 
 /// Start the agent in the foreground (needs root)
 #[derive(Debug, Args)]
@@ -34,6 +34,15 @@ pub struct AgentArgs {
     config_dir: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
+}
+
+impl AgentArgs {
+    /// The settings that an agent with these arguments has that was started in `directory`.
+    pub fn load(&self, directory: &Path) -> Result<Config, ConfigError> {
+        let place = |path: &PathBuf| directory.join(path);
+        let (file, drop_ins) = (self.config.as_ref().map(place), self.config_dir.as_ref().map(place));
+        config::load(file.as_deref(), drop_ins.as_deref(), &self.overrides)
+    }
 }
 
 pub fn run(args: &AgentArgs) -> Result<(), CliError> {

@@ -56,6 +56,11 @@ pub enum CliError {
     /// Problems of a garbage collection.
     #[error("{}", problems.join("; "))]
     Collection { problems: Vec<String> },
+    #[error(transparent)]
+    Ledger(#[from] nodewarden_augment::LedgerError),
+    /// What could not be put back, one a line.
+    #[error("not put back:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Undo { problems: Vec<String> },
     #[error("cannot start the runtime: {source}")]
     Runtime { source: io::Error },
 }

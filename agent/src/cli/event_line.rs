@@ -1,6 +1,9 @@
 //! One event as one line: when, what, who, where, at what limit, by whom. Types that have a structure write
 //! their part themselves (`nodewarden_model::EventBody`). Pure.
 
+#[cfg(test)]
+mod document;
+
 use super::format::{printable, time};
 use nodewarden_model::{Detail, Event, Place};
 

@@ -3,7 +3,9 @@
 
 mod agent;
 mod arguments;
+mod bundle;
 mod client;
+mod completions;
 mod config;
 mod cpus;
 mod decision;
@@ -30,11 +32,12 @@ mod terminal;
 mod tests;
 mod top;
 mod tree;
+mod undo;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use error::CliError;
 use nodewarden_config::defaults;
@@ -57,6 +60,8 @@ Examples:
   nodewarden explain shop/cart                            why a pod was evicted, or why it waits
   nodewarden simulate --signal memory.available=4Gi       which pods would be evicted below this threshold
   nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
+  nodewarden undo                                         put back what a killed agent in mode augment has written
+  nodewarden bundle                                       everything that a report of a problem needs, in one archive
 
 Exit status: 0 success, 1 failure, 2 wrong arguments, 3 no agent is running, 4 permission denied; exec returns the
 exit status of its command.";
@@ -87,6 +92,11 @@ enum Command {
     Logs(logs::LogsArgs),
     Exec(exec::ExecArgs),
     Config(config::ConfigArgs),
+    Undo(undo::UndoArgs),
+    Bundle(bundle::BundleArgs),
+    Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Manual(completions::ManualArgs),
 }
 
 /// How to reach the agent.
@@ -113,6 +123,10 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse_from(arguments).command {
         Command::Agent(args) => agent::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Undo(args) => undo::run(&args),
+        Command::Completions(args) => completions::completions(&args, Cli::command()),
+        Command::Manual(args) => completions::manual(&args, Cli::command()),
+        Command::Bundle(args) => bundle::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Logs(args) => client::block_on(logs::run(args)),
         Command::Exec(args) => client::block_on(exec::run(args)),

@@ -16,7 +16,7 @@ use super::servers::{Endpoints, Servers};
 use super::state::State;
 use super::upkeep::Upkeep;
 use super::watchdog::Watchdog;
-use super::{footprint, kubernetes, manage, observe, page_map, process};
+use super::{augment, footprint, kubernetes, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Wakeups;
 use nodewarden_kube::KnownPods;
@@ -75,6 +75,8 @@ impl App {
         // First, so that a second agent is refused before it does anything.
         let endpoints = Endpoints::claim(config, runtime)?;
         let journal = Journal::open(&config.journal_dir(), config.journal)?;
+        // Whatever the mode is: an earlier agent in mode augment may have been killed.
+        let ledger = augment::put_back(config, &journal)?;
         for own in &config.ignored {
             info!(key = own.key, "this key of the kubelet has no effect here: {}", own.reason);
         }
@@ -96,9 +98,10 @@ impl App {
             known_pods,
             events,
         };
-        let (node, adoption) = match config.mode {
-            Mode::Observe => (observe::start(context, wakeups), None),
-            Mode::Manage => manage::start(context, wakeups)?,
+        let (node, adoption) = match (config.mode, ledger) {
+            (Mode::Manage, _) => manage::start(context, wakeups)?,
+            (Mode::Augment, Some(ledger)) => (augment::start(context, wakeups, ledger)?, None),
+            _ => (observe::start(context, wakeups), None),
         };
         let upkeep = Upkeep::start(config, observer)?;
         let state = State::new(context, &node);

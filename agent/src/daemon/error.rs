@@ -33,6 +33,8 @@ pub enum DaemonError {
     Manage(#[from] HierarchyError),
     #[error(transparent)]
     Throttle(#[from] ThrottleError),
+    #[error("mode augment: {0}")]
+    Augment(#[from] nodewarden_augment::LedgerError),
     #[error("records of pods: {0}")]
     Records(nodewarden_lifecycle::StoreError),
     #[error(transparent)]

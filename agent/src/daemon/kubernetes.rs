@@ -50,12 +50,17 @@ impl Drop for NodeKeeper {
 /// # Errors
 /// The credentials cannot be read.
 pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, Renewal)>, DaemonError> {
-    if config.mode != Mode::Manage || !config.kubernetes.connects() {
+    if config.mode == Mode::Observe || !config.kubernetes.connects() {
         return Ok(None);
     }
     let node = node_name(config);
     let (connection, credentials) = runtime.block_on(credentials::connect(&config.kubernetes, &node))?;
-    info!(node, "this is a node of a cluster: the pods of its API server are run too");
+    if config.mode == Mode::Augment {
+        connection.beside_a_kubelet();
+        info!(node, "a kubelet keeps this node: its pods are followed at the API server");
+    } else {
+        info!(node, "this is a node of a cluster: the pods of its API server are run too");
+    }
     Ok(Some((connection, credentials.start())))
 }
 

@@ -141,6 +141,7 @@ fn run_pods(
     let reports = PodReports::start(context, begun);
     let written = reports.as_ref().map(PodReports::written);
     let node = NodeParts {
+        augment: None,
         reports,
         shutdown: Shutdown::start(context, pods.clone(), written, shutting_down),
         kubernetes: kubernetes::keep_node(context, node_sources, Some(pods.admission().clone()))?,

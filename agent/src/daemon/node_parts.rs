@@ -8,6 +8,7 @@ use nodewarden_pods::source::Following;
 use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_throttle::Throttle;
 
+use super::augment::AugmentParts;
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
 use super::exclusive_cpus::ExclusiveCpuWatch;
@@ -21,6 +22,8 @@ use super::shutdown::Shutdown;
 #[derive(Default)]
 #[expect(dead_code, reason = "some parts are only held until they end")]
 pub struct NodeParts {
+    /// Everything that was written beside a kubelet is put back when this ends.
+    pub augment: Option<AugmentParts>,
     pub reports: Option<PodReports>,
     /// An announced shutdown is no longer delayed when this ends.
     pub shutdown: Option<Shutdown>,

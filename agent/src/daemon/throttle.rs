@@ -46,7 +46,7 @@ pub fn start(context: Context<'_>, hierarchy: &HierarchyManager) -> Result<Optio
 }
 
 /// The greatest threshold of `memory.available` in bytes, hard or soft: below it pods are evicted.
-fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
+pub fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
     let bytes = |threshold: &Threshold| match threshold {
         Threshold::Quantity(quantity) => u64::try_from(quantity.value()).unwrap_or(0),
         Threshold::Fraction(fraction) => (capacity as f64 * fraction) as u64,

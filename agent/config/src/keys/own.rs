@@ -2,6 +2,45 @@
 
 pub(super) static OWN: &[(&str, &str)] = &[
     ("nodewarden", "Settings that a kubelet does not have."),
+    ("nodewarden.augment", "What mode augment does beside a kubelet; docs/AUGMENT.md is its guide."),
+    (
+        "nodewarden.augment.cpuBurst",
+        "CPU quota that a pod has not used may be used later: Off, Audit (what would be done is reported) or Enforce.",
+    ),
+    ("nodewarden.augment.cpuBurstPercent", "How much of it, in percent of the quota."),
+    (
+        "nodewarden.augment.cpuIdle",
+        "BestEffort pods run only on CPUs that nobody else wants: Off, Audit or Enforce.",
+    ),
+    (
+        "nodewarden.augment.events",
+        "Kubernetes Events about OOM kills, crashed child processes and limits changed by others: Off, Audit (only in the journal) or Enforce.",
+    ),
+    (
+        "nodewarden.augment.memoryDistance",
+        "How many bytes before the eviction threshold of memory.available memoryHigh begins.",
+    ),
+    (
+        "nodewarden.augment.memoryHigh",
+        "Pods above their requests are throttled before any has to be evicted (cgroup v2): Off, Audit or Enforce.",
+    ),
+    ("nodewarden.augment.periodMilliseconds", "Milliseconds between two rounds."),
+    (
+        "nodewarden.augment.protectedMemory",
+        "memory.min of each protected daemon in bytes (cgroup v2); 0 for none.",
+    ),
+    (
+        "nodewarden.augment.protectedOomScoreAdj",
+        "Highest oom_score_adj of the processes of protected daemons.",
+    ),
+    (
+        "nodewarden.augment.protectedUnits",
+        "The daemons: systemd services, or paths of cgroups. Those that are not there are left out.",
+    ),
+    (
+        "nodewarden.augment.protection",
+        "Daemons of the node are protected from the OOM killer and from reclaim: Off, Audit or Enforce.",
+    ),
     (
         "nodewarden.benchEmptyPrograms",
         "For measurements only: also attaches kernel programs that do nothing.",
@@ -111,7 +150,7 @@ pub(super) static OWN: &[(&str, &str)] = &[
     ("nodewarden.maxCgroups", "Number of cgroups with counters of their own in each hierarchy."),
     (
         "nodewarden.mode",
-        "observe: watch and report, change nothing. manage: run pods. Absent: manage with credentials for an API server.",
+        "observe: watch and report, change nothing. augment: act beside a kubelet. manage: run pods. Absent: manage with credentials for an API server.",
     ),
     ("nodewarden.nodeName", "Name of the node; absent: the host name."),
     ("nodewarden.probes", "How many probes run at a time; further ones wait."),

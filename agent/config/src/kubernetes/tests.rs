@@ -17,6 +17,7 @@ fn a_kubeconfig_means_mode_manage_unless_said_otherwise() {
         ("nodewarden: {kubernetes: {kubeconfig: /k}}", Mode::Manage),
         ("nodewarden: {kubernetes: {inCluster: true}}", Mode::Manage),
         ("nodewarden: {mode: observe, kubernetes: {kubeconfig: /k}}", Mode::Observe),
+        ("nodewarden: {mode: augment, kubernetes: {inCluster: true}}", Mode::Augment),
     ] {
         assert_eq!(read(body).unwrap().mode, mode, "{body}");
     }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::correlate::Entry;
 use crate::pod_object::second;
 
-/// Who reports events: what clients look for when they want a node agent's.
-const COMPONENT: &str = "kubelet";
+/// Who reports events in place of a kubelet: what clients look for when they want a node agent's.
+pub const KUBELET: &str = "kubelet";
 
 /// The namespace that the event is in: those of nodes are in `default`.
 pub fn namespace(entry: &Entry) -> &str {
@@ -18,8 +18,8 @@ pub fn namespace(entry: &Entry) -> &str {
     }
 }
 
-/// The event as this node reports it.
-pub fn object(entry: &Entry, node: &str) -> v1::Event {
+/// The event as this component of the node reports it.
+pub fn object(entry: &Entry, component: &str, node: &str) -> v1::Event {
     let last = &entry.last;
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     v1::Event {
@@ -40,8 +40,8 @@ pub fn object(entry: &Entry, node: &str) -> v1::Event {
         reason: text(&last.reason),
         message: text(&last.message),
         type_: text(last.kind.name()),
-        source: Some(v1::EventSource { component: text(COMPONENT), host: text(node) }),
-        reporting_component: text(COMPONENT),
+        source: Some(v1::EventSource { component: text(component), host: text(node) }),
+        reporting_component: text(component),
         reporting_instance: text(node),
         first_timestamp: Some(Time(second(entry.first))),
         last_timestamp: Some(Time(second(last.time))),
@@ -83,7 +83,7 @@ mod tests {
         let first = "2026-11-23T08:00:00Z".parse().unwrap();
         let mut entry = Entry { name: "cart.1".into(), last, first, count: 2, key: 0 };
         assert_eq!(
-            serde_json::to_value(object(&entry, "node-1")).unwrap(),
+            serde_json::to_value(object(&entry, KUBELET, "node-1")).unwrap(),
             json!({
                 "apiVersion": "v1", "kind": "Event",
                 "metadata": {"name": "cart.1", "namespace": "shop"},
@@ -100,7 +100,7 @@ mod tests {
             json!({"count": 2, "lastTimestamp": "2026-11-23T08:00:10Z", "message": "Back-off"})
         );
         entry.last.involved = Involved::node("node-1");
-        let node = serde_json::to_value(object(&entry, "node-1")).unwrap();
+        let node = serde_json::to_value(object(&entry, KUBELET, "node-1")).unwrap();
         assert_eq!(node["metadata"]["namespace"], "default");
         assert_eq!(node["involvedObject"], json!({"kind": "Node", "name": "node-1", "uid": "node-1"}));
     }

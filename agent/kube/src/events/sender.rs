@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use nodewarden_metrics::Own;
 use nodewarden_model::backoff::Backoff;
@@ -14,7 +13,7 @@ use nodewarden_storage::journal::{LOST_SUBSCRIBER, Subscription};
 use tracing::{debug, warn};
 
 use super::correlate::{Correlator, Entry, Write};
-use super::object::{namespace, object, patch};
+use super::object::{KUBELET, namespace, object, patch};
 use super::pending::is_too_old;
 use super::reason::published;
 use super::{Events, Involved, Occurrence};
@@ -50,8 +49,9 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct EventSender {
     connection: Connection,
+    component: &'static str,
     events: Events,
-    journal: Subscription,
+    journal: Option<Subscription>,
     pods: PodStatusCache,
     correlator: Correlator,
     rate: Rate,
@@ -67,17 +67,33 @@ impl EventSender {
         settings: Settings,
     ) -> Self {
         let rate = Rate::new(settings.per_second, settings.burst, Instant::now());
-        Self { connection, events, journal, pods, correlator: Correlator::default(), rate }
+        let journal = Some(journal);
+        let component = KUBELET;
+        Self { connection, component, events, journal, pods, correlator: Correlator::default(), rate }
+    }
+
+    /// Writes only what is reported in `events`, as this component.
+    pub fn of_reported(
+        connection: Connection,
+        component: &'static str,
+        events: Events,
+        settings: Settings,
+    ) -> Self {
+        let rate = Rate::new(settings.per_second, settings.burst, Instant::now());
+        let (pods, correlator) = (PodStatusCache::default(), Correlator::default());
+        Self { connection, component, events, journal: None, pods, correlator, rate }
     }
 
     /// Writes events for as long as it is polled; ends with the journal.
     pub async fn run(self) {
-        let Self { connection, events, mut journal, pods, mut correlator, mut rate } = self;
+        let Self { connection, component, events, journal, pods, mut correlator, mut rate } = self;
         let read = async {
+            let Some(mut journal) = journal else { return std::future::pending().await };
             while let Some(event) = journal.next().await {
                 read_entry(&event, &events, &pods);
             }
         };
+        let api = Api { connection, component };
         let write = async {
             loop {
                 let next = {
@@ -92,8 +108,8 @@ impl EventSender {
                 };
                 match correlator.take(next, Instant::now()) {
                     Write::Skip => count("limited", 1),
-                    Write::Create(entry) => send(&connection, entry, true, &mut correlator, &mut rate).await,
-                    Write::Update(entry) => send(&connection, entry, false, &mut correlator, &mut rate).await,
+                    Write::Create(entry) => send(&api, entry, true, &mut correlator, &mut rate).await,
+                    Write::Update(entry) => send(&api, entry, false, &mut correlator, &mut rate).await,
                 }
             }
         };
@@ -111,7 +127,7 @@ fn read_entry(event: &Event, events: &Events, pods: &PodStatusCache) {
             let (Some((kind, reason)), Some(place)) = (published(reason), &event.pod) else { return };
             let view = pods.get(&place.uid);
             let involved = Involved::pod(place, view.as_deref().map(|view| &*view.pod));
-            events.add(Occurrence {
+            events.report(Occurrence {
                 involved,
                 kind,
                 reason: reason.to_owned(),
@@ -127,20 +143,14 @@ fn read_entry(event: &Event, events: &Events, pods: &PodStatusCache) {
 }
 
 /// Writes one event, for as long as it makes sense.
-async fn send(
-    connection: &Connection,
-    entry: Entry,
-    mut new: bool,
-    correlator: &mut Correlator,
-    rate: &mut Rate,
-) {
+async fn send(api: &Api, entry: Entry, mut new: bool, correlator: &mut Correlator, rate: &mut Rate) {
     let (mut refusals, mut away) = (0, AGAIN);
     loop {
         while let Some(wait) = rate.wait(Instant::now()) {
             tokio::time::sleep(wait).await;
         }
         rate.take(Instant::now());
-        let answer = match tokio::time::timeout(TIMEOUT, write(connection, &entry, new)).await {
+        let answer = match tokio::time::timeout(TIMEOUT, write(api, &entry, new)).await {
             Ok(Ok(())) => return count("written", 1),
             Ok(Err(error)) => {
                 if namespace_ends(&error) {
@@ -184,13 +194,20 @@ async fn send(
     count("dropped", 1);
 }
 
-async fn write(connection: &Connection, entry: &Entry, new: bool) -> Result<(), kube::Error> {
-    let api: Api<v1::Event> = Api::namespaced(connection.client(), namespace(entry));
+/// Where events are written, and as whose.
+struct Api {
+    connection: Connection,
+    component: &'static str,
+}
+
+async fn write(api: &Api, entry: &Entry, new: bool) -> Result<(), kube::Error> {
+    let Api { connection, component } = api;
+    let events: kube::Api<v1::Event> = kube::Api::namespaced(connection.client(), namespace(entry));
     if new {
-        api.create(&PostParams::default(), &object(entry, connection.node())).await?;
+        events.create(&PostParams::default(), &object(entry, component, connection.node())).await?;
     } else {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch(entry)));
-        api.patch(&entry.name, &params, &patch).await?;
+        events.patch(&entry.name, &params, &patch).await?;
     }
     Ok(())
 }

@@ -38,6 +38,8 @@ const CPU_BY: &[&str] = &["by", "cpu"];
 const CPU_OWNER: &[&str] = &["container", "cpu", "uid"];
 const THROTTLE: &[&str] = &["level", "resource"];
 const THROTTLE_STEP: &[&str] = &["direction", "level", "resource"];
+const FEATURE: &[&str] = &["feature"];
+const AUGMENT_RESULT: &[&str] = &["feature", "result"];
 const PATH_CODE: &[&str] = &["code", "path"];
 const RESULT: &[&str] = &["result"];
 
@@ -100,6 +102,10 @@ families! {
         ExclusiveCpuLongest: Gauge "nodewarden_exclusive_cpu_longest_seconds" CPU_BY "Longest time that another than the owner had an exclusive CPU at once, in the last 30 to 60 seconds: kernel_thread, other, interrupt or softirq.";
         ThrottleSteps: Counter "nodewarden_feedback_steps_total" THROTTLE_STEP "Throttling steps under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
         ThrottleHeld: Gauge "nodewarden_feedback_held" THROTTLE "1 while a resource of a level is throttled, 0 after it was released. Absent if it was never throttled.";
+
+        AugmentWrites: Counter "nodewarden_augment_writes_total" AUGMENT_RESULT "In mode augment, values by feature and what became of them: set, would_set (only audited), taken_back, left_alone (somebody else has written there) or failed.";
+        AugmentValues: Gauge "nodewarden_augment_values" FEATURE "In mode augment, number of values that a feature has written and that stand now.";
+        AugmentIncidents: Counter "nodewarden_augment_incidents_total" REASON "In mode augment, what happened to pods by the reason of its Kubernetes Event: OOMKilling, ProcessCrashed, DeviceDenied, LimitChanged, InvalidAnnotation or AugmentLeftAlone; lost for what the journal no longer had when it was to be read.";
 
         DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
 
@@ -175,6 +181,9 @@ impl Own {
         Self::EvictionMemoryBack,
         Self::ThrottleSteps,
         Self::ThrottleHeld,
+        Self::AugmentWrites,
+        Self::AugmentValues,
+        Self::AugmentIncidents,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,

@@ -4,6 +4,7 @@
 //! something that a node cannot do here.
 
 mod bad_api;
+mod beside;
 mod configuration;
 mod credentials;
 mod deployment;
@@ -41,7 +42,7 @@ pub(crate) const NEEDS: &[Capability] = &[
 pub fn tests() -> Vec<Test> {
     // The first shows whether any can pass; two count the cluster's certificate signing requests; and a kubelet's paths
     // are those of the machine.
-    let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS].concat();
+    let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS].concat();
     let parallel = [
         deployment::TESTS,
         streams::TESTS,

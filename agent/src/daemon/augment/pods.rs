@@ -1,0 +1,100 @@
+//! Which pods are on the node: those that the API server has bound to it, joined with the cgroups that are there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use nodewarden_augment::{SeenContainer, SeenPod};
+use nodewarden_kube::Connection;
+use nodewarden_kube::source::watch;
+use nodewarden_manifest::Pod;
+use nodewarden_model::{Identity, PodRef};
+use nodewarden_pods::source::{SourceGuard, SourcedPod};
+use parking_lot::Mutex;
+
+use crate::daemon::observer::Observer;
+
+/// The pods of the API server by uid. Mirror pods are none of them: static pods are not written. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub struct ApiPods(Arc<Mutex<BTreeMap<String, Known>>>);
+
+#[derive(Debug, Clone)]
+struct Known {
+    pod: Arc<Pod>,
+    /// It neither has ended nor is being deleted.
+    stays: bool,
+}
+
+impl ApiPods {
+    /// Follows them until the result is dropped. Must be called inside a tokio runtime.
+    pub fn follow(&self, connection: &Connection) -> SourceGuard {
+        let known = self.clone();
+        watch(connection.clone(), Box::new(move |desired| known.replace(desired.pods)))
+    }
+
+    fn replace(&self, pods: Vec<SourcedPod>) {
+        let known = |own: SourcedPod| {
+            let stays = own.deletion.is_none() && own.over.is_none();
+            (own.pod.uid.clone(), Known { pod: own.pod, stays })
+        };
+        *self.0.lock() = pods.into_iter().map(known).collect();
+    }
+
+    /// The pod of this uid, also one that ends.
+    pub fn get(&self, uid: &str) -> Option<Arc<Pod>> {
+        self.0.lock().get(uid).map(|known| known.pod.clone())
+    }
+
+    /// The pod of this uid, for the journal.
+    pub fn place(&self, uid: &str) -> Option<PodRef> {
+        let known = self.get(uid)?;
+        Some(PodRef {
+            uid: uid.to_owned(),
+            namespace: known.namespace.clone(),
+            name: known.name.clone(),
+            ..PodRef::default()
+        })
+    }
+
+    /// Returns the pods that may be written: they stay, and their cgroups are there.
+    pub fn seen(&self, observer: Arc<Observer>) -> Box<dyn Fn() -> Vec<SeenPod> + Send> {
+        let known = self.clone();
+        Box::new(move || {
+            let pods = known.0.lock().clone();
+            seen(&observer, &pods)
+        })
+    }
+}
+
+fn seen(observer: &Observer, pods: &BTreeMap<String, Known>) -> Vec<SeenPod> {
+    let groups: Vec<(Arc<Identity>, Arc<str>, Timestamp)> = {
+        let registry = observer.registry.lock();
+        let there = registry.groups().filter(|group| group.removed.is_none());
+        let there = there.filter(|group| group.identity.pod_uid().is_some_and(|uid| pods.contains_key(uid)));
+        there.map(|group| (group.identity.clone(), group.path.clone(), group.created)).collect()
+    };
+    let now = Timestamp::now();
+    let mut found: BTreeMap<String, SeenPod> = BTreeMap::new();
+    for (identity, path, created) in &groups {
+        let Identity::Pod { uid, qos, .. } = &**identity else { continue };
+        let Some(known) = pods.get(uid).filter(|known| known.stays) else { continue };
+        let age = now.duration_since(*created).try_into().unwrap_or_default();
+        let seen = SeenPod {
+            pod: known.pod.clone(),
+            qos: *qos,
+            cgroup: path.to_string(),
+            age,
+            containers: Vec::new(),
+        };
+        found.insert(uid.clone(), seen);
+    }
+    for (identity, path, _) in &groups {
+        let Identity::Container { pod_uid, .. } = &**identity else { continue };
+        let Some(pod) = found.get_mut(pod_uid) else { continue };
+        if let Identity::Container { id, names, sandbox: false, .. } = &*observer.names.name(identity) {
+            let name = names.as_ref().map(|names| names.name.clone()).unwrap_or_default();
+            pod.containers.push(SeenContainer { name, id: id.clone(), cgroup: path.to_string() });
+        }
+    }
+    found.into_values().collect()
+}

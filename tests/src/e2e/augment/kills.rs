@@ -1,0 +1,115 @@
+//! The agent is killed at any moment, and everything is put back all the same.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::fixture::{Augmented, NEEDS, burst_file, features, is_possible, read, write};
+use crate::fixture::{Agent, AgentOptions};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[
+    Test::new("augment_undo", undo).timeout(90).needs(NEEDS),
+    Test::new("augment_killed_at_any_moment", killed).timeout(300).needs(&[
+        Capability::Root,
+        Capability::MemoryCgroup,
+        Capability::CpuQuota,
+        Capability::Loopback,
+        Capability::FullSpeed,
+    ]),
+];
+
+/// `nodewarden undo` after kill -9: everything is put back, once; a cgroup that was made again and a value of somebody
+/// else stay as they are. The next agent does the same, in whatever mode.
+fn undo(context: &Context) -> Result<(), Failure> {
+    is_possible(context)?;
+    let node = Augmented::new(context)?;
+    let before = node.settings()?;
+    let state = context.temp.join("state");
+    let kill = || {
+        let mut agent = node.start(&features("Enforce"), &state)?;
+        node.wait_written()?;
+        agent.end(Signal::SIGKILL, node.wait(5))?;
+        Ok::<_, Failure>(())
+    };
+    kill()?;
+    ensure_eq!(read(&node.idle, "cpu.idle")?, "1", "cpu.idle after kill -9");
+    let first = node.undo(&state)?;
+    let text = String::from_utf8_lossy(&first.stdout).into_owned();
+    ensure!(first.status.success(), "{text}{}", String::from_utf8_lossy(&first.stderr));
+    ensure_eq!(Augmented::differences(&before, &node.settings()?), [""; 0], "after undo");
+    let second = node.undo(&state)?;
+    let text = String::from_utf8_lossy(&second.stdout).into_owned();
+    ensure!(second.status.success() && text.contains("0 values were put back"), "{text}");
+
+    kill()?;
+    let burst = burst_file(&node.limited)?;
+    write(&node.limited, burst, "3000")?;
+    // Made again, with a value that the agent would have written.
+    node.idle.remove()?;
+    node.besteffort.child(node.idle.path().rsplit('/').next().unwrap_or_default())?;
+    write(&node.idle, "cpu.idle", "1")?;
+    let third = node.undo(&state)?;
+    let text = String::from_utf8_lossy(&third.stdout).into_owned();
+    ensure!(text.contains("left alone, because somebody else has written \"3000\""), "{text}");
+    ensure_eq!(read(&node.limited, burst)?, "3000", "what somebody else wrote");
+    ensure_eq!(read(&node.idle, "cpu.idle")?, "1", "cpu.idle of a cgroup that was made again");
+    write(&node.limited, burst, "0")?;
+    write(&node.idle, "cpu.idle", "0")?;
+
+    kill()?;
+    let observing = Agent::start(context, &AgentOptions { state: Some(state), ..AgentOptions::default() })?;
+    ensure_eq!(read(&node.idle, "cpu.idle")?, "0", "cpu.idle after the start of an agent in mode observe");
+    ensure_eq!(read(&node.limited, burst)?, "0", "burst after the start of an agent in mode observe");
+    ensure_eq!(
+        node.score()?,
+        super::fixture::SCORE.to_string(),
+        "score after the start of an agent in mode observe"
+    );
+    drop(observing);
+    Ok(())
+}
+
+/// Rounds of kill -9 in this test.
+const ROUNDS: u64 = 60;
+
+/// Killed at moments spread over the time in which it starts and writes, followed by undo, or by the next agent.
+fn killed(context: &Context) -> Result<(), Failure> {
+    is_possible(context)?;
+    let node = Augmented::new(context)?;
+    let before = node.settings()?;
+    let (mut found_written, mut found_none) = (0, 0);
+    // How long it takes until everything is written.
+    let state = context.temp.join("state");
+    let begun = std::time::Instant::now();
+    let mut first = Agent::spawn(context, &node.options(&features("Enforce"), &state))?;
+    node.wait_written()?;
+    let whole = begun.elapsed();
+    first.end(Signal::SIGKILL, node.wait(5))?;
+    for round in 0..ROUNDS {
+        let mut agent = Agent::spawn(context, &node.options(&features("Enforce"), &state))?;
+        // Most of them in the last part, where the writes are.
+        let part = 40 + round * 80 / ROUNDS;
+        std::thread::sleep(Duration::from_millis(whole.as_millis() as u64 * part / 100));
+        agent.end(Signal::SIGKILL, node.wait(5))?;
+        match Augmented::differences(&before, &node.settings()?).is_empty() {
+            true => found_none += 1,
+            false => found_written += 1,
+        }
+        // Every third time the next agent has to do it.
+        if round % 3 != 2 {
+            let undone = node.undo(&state)?;
+            ensure!(undone.status.success(), "{}", String::from_utf8_lossy(&undone.stderr));
+            let left = Augmented::differences(&before, &node.settings()?);
+            ensure_eq!(left, [""; 0], "after round {round}");
+        }
+    }
+    node.undo(&state)?;
+    ensure_eq!(Augmented::differences(&before, &node.settings()?), [""; 0], "at the end");
+    ensure!(
+        found_written > 5,
+        "killed after a write in {found_written} of {ROUNDS} rounds, before any in {found_none}"
+    );
+    Ok(())
+}
