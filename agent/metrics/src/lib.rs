@@ -35,10 +35,14 @@ pub use cadvisor::names::Cadvisor;
 pub use own::Own;
 pub use resource::Resource;
 
+#[cfg(test)]
+mod document;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod monitoring;
 #[cfg(any(test, feature = "testing"))]
 pub mod parsed;
 #[cfg(test)]

@@ -20,7 +20,7 @@ const KUBELETS_OWN: [&str; 2] = [
     "kubelet_preemptions counter metrics should have \"_total\" suffix",
 ];
 
-fn promtool() -> Option<PathBuf> {
+pub(super) fn promtool() -> Option<PathBuf> {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/prometheus/usr/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::iter::once(installed)

@@ -147,14 +147,19 @@ impl EventBody for Correction {
 /// label.
 macro_rules! events {
     ($(
-        $(#[$meta:meta])*
-        $kind:ident $(($body:ty))? $({ $($(#[$about:meta])* $field:ident: $type:ty),* })? = $name:literal;
+        $(#[doc = $about:literal])+
+        $(#[serde($($serde:tt)*)])?
+        $kind:ident $(($body:ty))? $({ $($(#[$field_meta:meta])* $field:ident: $type:ty),* })? = $name:literal;
     )*) => {
         /// What happened, by type.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "type", rename_all = "camelCase")]
         pub enum Detail {
-            $($(#[$meta])* $kind $(($body))? $({ $($(#[$about])* $field: $type),* })?,)*
+            $(
+                $(#[doc = $about])+
+                $(#[serde($($serde)*)])?
+                $kind $(($body))? $({ $($(#[$field_meta])* $field: $type),* })?,
+            )*
         }
 
         /// The types of events, for filters and counters.
@@ -172,6 +177,13 @@ macro_rules! events {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
+                }
+            }
+
+            /// When such an event is made, as docs/EVENTS.md has it.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($($about),+).trim_ascii_start(),)*
                 }
             }
 
