@@ -11,6 +11,9 @@ use crate::setup::{self, Purpose, SetupError};
 use xtask_common::layout::{Layout, Profile};
 use xtask_common::process::{self, CommandError};
 
+/// The kernel programs, below their target directory.
+pub const KERNEL_OBJECT: &str = "bpfel-unknown-none/bpf/nodewarden-ebpf";
+
 /// Arguments of `cargo xtask build`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -64,21 +67,26 @@ pub fn kernel_programs(layout: &Layout, quiet: bool) -> Result<(), BuildError> {
     let mut cargo = kernel_cargo(layout, "build");
     say_less(&mut cargo, quiet);
     process::show(&mut cargo)?;
-    let built = layout.ebpf_target().join("bpfel-unknown-none/bpf/nodewarden-ebpf");
+    let built = layout.ebpf_target().join(KERNEL_OBJECT);
     let object = layout.ebpf_object();
     copy_if_changed(&built, &object).map_err(|source| BuildError::Object { path: object, source })
 }
 
 /// `cargo SUBCOMMAND` for the kernel programs and their target.
 pub fn kernel_cargo(layout: &Layout, subcommand: &str) -> Command {
+    kernel_cargo_with(layout, subcommand, &layout.ebpf_target(), &[])
+}
+
+/// The same with a target directory of its own and with `more` flags for the compiler.
+pub fn kernel_cargo_with(layout: &Layout, subcommand: &str, target: &Path, more: &[String]) -> Command {
     let mut cargo = layout.cargo();
     cargo
         .args([subcommand, "--package", "nodewarden-ebpf", "--profile", "bpf"])
         .args(["--target", "bpfel-unknown-none", "-Z", "build-std=core", "--target-dir"])
-        .arg(layout.ebpf_target())
+        .arg(target)
         // build-std is unstable; this lets the stable compiler do it, for this call alone.
         .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.tool("bpf-linker")));
+        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.tool("bpf-linker"), more));
     cargo
 }
 
@@ -105,10 +113,15 @@ pub fn host_programs(
 }
 
 /// Debug information becomes BTF, which the kernel needs for maps and for the verifier's messages.
-fn kernel_flags(linker: &Path) -> String {
+fn kernel_flags(linker: &Path, more: &[String]) -> String {
     let linker = format!("-Clinker={}", linker.display());
-    // The separator that CARGO_ENCODED_RUSTFLAGS has, so that a path may have spaces.
-    ["-Cdebuginfo=2", "-Clink-arg=--btf", &linker].join("\x1f")
+    let own = ["-Cdebuginfo=2", "-Clink-arg=--btf", &linker];
+    encoded(own.into_iter().chain(more.iter().map(String::as_str)))
+}
+
+/// Flags as CARGO_ENCODED_RUSTFLAGS has them, so that a path may have spaces.
+pub fn encoded<'a>(flags: impl Iterator<Item = &'a str>) -> String {
+    flags.collect::<Vec<_>>().join("\x1f")
 }
 
 fn say_less(cargo: &mut Command, quiet: bool) {
@@ -148,7 +161,7 @@ mod tests {
 
     #[test]
     fn flags_survive_a_path_with_spaces() {
-        let flags = kernel_flags(Path::new("/my work/bpf-linker"));
+        let flags = kernel_flags(Path::new("/my work/bpf-linker"), &[]);
         assert_eq!(flags.split('\x1f').next_back(), Some("-Clinker=/my work/bpf-linker"));
     }
 }

@@ -5,6 +5,7 @@
 
 mod bench;
 mod build;
+mod dist;
 mod fuzz;
 mod layers;
 mod run;
@@ -45,6 +46,8 @@ enum Command {
     Test(test::Args),
     /// Run the tests on other kernels, in virtual machines.
     Vm(nodewarden_vm::Args),
+    /// Make the shipped binary, packages, an image, a bill of materials and the provenance: target/dist.
+    Dist(dist::Args),
     /// Measure on this machine and compare with the bounds in docs/SPECIFICATION.md.
     Bench(bench::Args),
     /// Feed everything that reads what others write with inputs that are made to break it.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&layout, &args).map_err(Into::into),
         Command::Test(args) => return test::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
+        Command::Dist(args) => dist::run(&layout, &args).map_err(Into::into),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
         Command::Fuzz(args) => return fuzz::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Soak(args) => return soak::run(&layout, &args).unwrap_or_else(|error| report(&error)),

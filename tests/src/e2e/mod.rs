@@ -1,6 +1,7 @@
 //! The end-to-end tests: the agent's behaviour on a real kernel, compared with the kernel's own files and
 //! counters.
 
+mod augment;
 mod block;
 mod capacity;
 mod cgroup_life;
@@ -27,6 +28,7 @@ mod oom;
 mod oom_score;
 mod oom_storm;
 mod own_process;
+mod packages;
 pub(crate) mod pods;
 pub(crate) mod pressure;
 pub(crate) mod probes;
@@ -121,6 +123,7 @@ pub fn tests() -> Vec<Test> {
         &gc::tests(),
         &pressure::tests(),
         throttle::TESTS,
+        &augment::tests(),
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
@@ -128,6 +131,7 @@ pub fn tests() -> Vec<Test> {
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
+        &packages::tests(),
         shipped_unit::TESTS,
         shutdown::TESTS,
         &hierarchy::tests(),

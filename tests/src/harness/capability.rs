@@ -51,6 +51,10 @@ pub enum Capability {
     Schedstat,
     Prometheus,
     Promtool,
+    /// Debian's package manager with the helpers of its packages' scripts, and overlay file systems.
+    Dpkg,
+    /// rpm, which `cargo xtask setup` unpacks, and overlay file systems.
+    Rpm,
     /// systemd is process 1 and makes units.
     Systemd,
     /// A container runtime with the tests' images, or the programs to start a private one.
@@ -136,6 +140,19 @@ impl Capability {
             Self::Guests => GuestPlan::find().map(drop).map_err(|error| error.to_string()),
             Self::PodNetwork => Containerd::probe_network(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
+            Self::Dpkg => overlay().and_then(|()| {
+                let programs = ["/usr/bin/dpkg", "/usr/bin/deb-systemd-helper", "/usr/bin/systemctl"];
+                match programs.into_iter().find(|program| !Path::new(program).exists()) {
+                    Some(missing) => Err(format!("no {missing}")),
+                    None => Ok(()),
+                }
+            }),
+            Self::Rpm => overlay().and_then(|()| {
+                if !Path::new("/usr/bin/systemctl").exists() {
+                    return Err("no systemctl".into());
+                }
+                rpm_folder().map(drop).ok_or_else(|| "no rpm (`cargo xtask setup`)".into())
+            }),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
             Self::PythonGrpc => PythonPlugin::probe(),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
@@ -204,6 +221,24 @@ pub fn lower_own_oom_score() -> Result<(), String> {
     }
     std::fs::write(PATH, (now - 1).to_string()).map_err(|e| format!("write {} to {PATH}: {e}", now - 1))?;
     std::fs::write(PATH, now.to_string()).map_err(|e| format!("write {now} to {PATH}: {e}"))
+}
+
+/// Whether overlay file systems are known to the kernel.
+fn overlay() -> Result<(), String> {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if known.lines().any(|line| line.ends_with("\toverlay")) {
+        Ok(())
+    } else {
+        Err("the kernel has no overlay file system".into())
+    }
+}
+
+/// Where `cargo xtask setup` unpacked rpm. `None` if it did not.
+pub fn rpm_folder() -> Option<PathBuf> {
+    let next_to_build =
+        std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join("tools/rpm")));
+    let here = std::env::current_dir().ok().map(|folder| folder.join("target/tools/rpm"));
+    [here, next_to_build].into_iter().flatten().find(|folder| folder.join("usr/bin/rpm").is_file())
 }
 
 /// Path of a program of Debian's prometheus package: the one that `cargo xtask setup` unpacked next to the

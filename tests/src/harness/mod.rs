@@ -10,7 +10,7 @@ mod parallel;
 mod process;
 mod runner;
 
-pub use capability::{Capability, GOLDEN, OWN_MACHINE, golden, lower_own_oom_score, tool};
+pub use capability::{Capability, GOLDEN, OWN_MACHINE, golden, lower_own_oom_score, rpm_folder, tool};
 pub use context::{Context, Problems};
 pub use failure::Failure;
 pub use interrupt::clean_up_when_interrupted;

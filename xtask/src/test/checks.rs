@@ -1,9 +1,10 @@
-//! Formatting, lints, documentation, the order of layers, licences and advisories: each counts as one test.
+//! Formatting, lints, documentation, the order of layers, licences, advisories and the Helm chart: each counts as one test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use xtask_common::files;
 use xtask_common::layout::Layout;
 use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
@@ -72,7 +73,31 @@ pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     }
     dependencies(layout, tally)?;
     advisories(layout, tally)?;
+    chart(layout, tally)?;
     layers(layout, tally)
+}
+
+/// Renders the Helm chart with Helm's own library, and compares the plain manifests with it.
+fn chart(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let name = "check::chart";
+    if !layout.helm().join("helm_python").is_dir() {
+        skip(name, "Helm could not be installed".to_owned(), tally);
+        return Ok(());
+    }
+    let folder = layout.target.join("chart");
+    files::remove(&folder)?;
+    for (path, data) in nodewarden_dist::chart::files().files() {
+        let path = folder.join(path);
+        files::create_folder(path.parent().unwrap_or(&folder))?;
+        files::write(&path, data)?;
+    }
+    let mut python = layout.command("python3");
+    python.env("PYTHONPATH", layout.helm()).arg("deploy/chart/check.py");
+    python.arg(folder.join("nodewarden")).arg("deploy/daemonset.yaml");
+    if env::var_os("NODEWARDEN_WRITE_DOCS").is_some() {
+        python.arg("--write");
+    }
+    Ok(run_one(name, &mut python, tally)?)
 }
 
 /// Why a subcommand of cargo can't be used.
