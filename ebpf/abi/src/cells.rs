@@ -24,6 +24,7 @@ pub struct CellArray {
     pub name: &'static str,
     /// Size of a cell in bytes.
     pub bytes: usize,
+    /// What a cell of it is the counter of.
     pub index: Index,
     /// The hierarchy whose slots these are.
     pub space: Space,

@@ -4,6 +4,7 @@
 //! never sees an uninitialised one.
 
 #![no_std]
+#![deny(missing_docs)]
 
 mod cells;
 mod devices;

@@ -4,6 +4,8 @@
 //! at any time. `cargo xtask dist` builds the binary and writes what is made of it; the end-to-end tests make the same
 //! packages of the binary under test, and install them.
 
+#![deny(missing_docs)]
+
 pub mod archive;
 pub mod chart;
 pub mod contents;

@@ -3,6 +3,8 @@
 //!
 //! What the guests run has to be built first, in the profile [`PROFILE`]: [`run`] gets a function for that.
 
+#![deny(missing_docs)]
+
 pub mod assets;
 mod bench;
 mod boot;

@@ -3,6 +3,8 @@
 //! Both sides share this: `nodewarden-vm` writes the job into the guest's memory file system and reads the
 //! second serial port, `nodewarden-guest` reads the job and writes to that port.
 
+#![deny(missing_docs)]
+
 mod node;
 
 use std::fmt;
