@@ -5,12 +5,14 @@
 
 mod bad_api;
 mod beside;
+mod claims;
 mod configuration;
 mod credentials;
 mod deployment;
 mod endpoints;
 pub(crate) mod fixture;
 mod guests;
+mod images;
 mod kubectl;
 pub(crate) mod manifest;
 pub(crate) mod node;
@@ -21,6 +23,7 @@ mod pty;
 mod renewal;
 mod reports;
 mod requests;
+mod runtime_class;
 mod smoke;
 mod streams;
 mod take_over;
@@ -47,6 +50,9 @@ pub fn tests() -> Vec<Test> {
         deployment::TESTS,
         streams::TESTS,
         configuration::TESTS,
+        images::TESTS,
+        claims::TESTS,
+        runtime_class::TESTS,
         outage::TESTS,
         reports::TESTS,
         renewal::TESTS,
