@@ -4,6 +4,7 @@
 //! rustup, gcc and apt needs no other preparation.
 
 mod bench;
+mod book;
 mod build;
 mod dist;
 mod fuzz;
@@ -48,6 +49,8 @@ enum Command {
     Vm(nodewarden_vm::Args),
     /// Make the shipped binary, packages, an image, a bill of materials and the provenance: target/dist.
     Dist(dist::Args),
+    /// Build the documents as a book: target/book/html.
+    Book(book::Args),
     /// Measure on this machine and compare with the bounds in docs/SPECIFICATION.md.
     Bench(bench::Args),
     /// Feed everything that reads what others write with inputs that are made to break it.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Test(args) => return test::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Dist(args) => dist::run(&layout, &args).map_err(Into::into),
+        Command::Book(args) => book::run(&layout, &args).map_err(Into::into),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
         Command::Fuzz(args) => return fuzz::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Soak(args) => return soak::run(&layout, &args).unwrap_or_else(|error| report(&error)),

@@ -10,6 +10,8 @@ mod config;
 mod cpus;
 mod decision;
 mod devices;
+#[cfg(test)]
+mod documents;
 mod error;
 mod event_line;
 mod events;

@@ -1,8 +1,10 @@
 //! What unit tests of every crate need: the recordings of a real kubelet ([`golden`]), how a test that cannot
-//! run here reports that ([`mod@skip`]), and a file system that never answers ([`HungFuse`]).
+//! run here reports that ([`mod@skip`]), a file system that never answers ([`HungFuse`]), and the commands and links of the
+//! documents ([`documents`]).
 
 #![deny(missing_docs)]
 
+pub mod documents;
 pub mod golden;
 mod hung_fuse;
 mod skip;

@@ -11,6 +11,7 @@ mod cpu;
 mod daemons;
 mod destroy;
 pub(crate) mod devices;
+mod documents;
 mod endpoints;
 mod exclusive_cpus;
 mod features;
@@ -98,6 +99,7 @@ pub fn tests() -> Vec<Test> {
         endpoints::TESTS,
         programs::TESTS,
         command_line::TESTS,
+        documents::TESTS,
         oom::TESTS,
         oom_score::TESTS,
         offsets::TESTS,

@@ -23,16 +23,31 @@ pub const DOCUMENTS: &str = "usr/share/doc/nodewarden";
 pub const SHARED: &str = "usr/share/nodewarden";
 
 /// A document, and its name in the package.
-const TEXTS: [(&str, &str); 9] = [
+const TEXTS: [(&str, &str); 24] = [
+    ("AUGMENT.md", include_str!("../../../docs/AUGMENT.md")),
     ("CHANGELOG.md", include_str!("../../../CHANGELOG.md")),
     ("CONFIGURATION.md", include_str!("../../../docs/CONFIGURATION.md")),
+    ("CONFORMANCE.md", include_str!("../../../docs/CONFORMANCE.md")),
     ("EVENTS.md", include_str!("../../../docs/EVENTS.md")),
+    ("KERNELS.md", include_str!("../../../docs/KERNELS.md")),
     ("METRICS.md", include_str!("../../../docs/METRICS.md")),
     ("OPERATING.md", include_str!("../../../docs/OPERATING.md")),
     ("README.md", include_str!("../../../README.md")),
     ("RUNBOOKS.md", include_str!("../../../docs/RUNBOOKS.md")),
     ("SECURITY.md", include_str!("../../../SECURITY.md")),
+    ("SPECIFICATION.md", include_str!("../../../docs/SPECIFICATION.md")),
     ("UPGRADING.md", include_str!("../../../docs/UPGRADING.md")),
+    ("decisions.md", include_str!("../../../docs/decisions.md")),
+    ("first-ten-minutes.md", include_str!("../../../docs/first-ten-minutes.md")),
+    ("installing.md", include_str!("../../../docs/installing.md")),
+    ("limits.md", include_str!("../../../docs/limits.md")),
+    ("manage.md", include_str!("../../../docs/manage.md")),
+    ("migrating.md", include_str!("../../../docs/migrating.md")),
+    ("node.md", include_str!("../../../docs/node.md")),
+    ("observe.md", include_str!("../../../docs/observe.md")),
+    ("resources.md", include_str!("../../../docs/resources.md")),
+    ("security.md", include_str!("../../../docs/security.md")),
+    ("troubleshooting.md", include_str!("../../../docs/troubleshooting.md")),
 ];
 const EXAMPLES: [(&str, &str); 4] = [
     ("besteffort.yaml", include_str!("../../../deploy/examples/besteffort.yaml")),

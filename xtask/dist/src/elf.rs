@@ -10,7 +10,7 @@ use crate::DistError;
 /// The newest version of the GNU C library's symbols that the shipped binary may need: what Debian 11 has.
 pub const NEWEST_C_LIBRARY: &str = "GLIBC_2.31";
 /// The largest size of the shipped binary, in bytes. What is aimed at is 20 MB; see "How releases are built" in
-/// docs/OPERATING.md for what takes the rest.
+/// docs/installing.md for what takes the rest.
 pub const LARGEST: u64 = 31_000_000;
 const C_LIBRARY: &str = "GLIBC_";
 

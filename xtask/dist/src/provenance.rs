@@ -6,7 +6,7 @@ use crate::archive::sha256;
 use crate::{DistError, Release};
 
 /// What kind of build this is: the document that explains it.
-const BUILD_TYPE: &str = "https://nodewarden.invalid/docs/OPERATING.md#how-releases-are-built";
+const BUILD_TYPE: &str = "https://nodewarden.invalid/docs/installing.md#how-releases-are-built";
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
 const PREDICATE: &str = "https://slsa.dev/provenance/v1";
 

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use thiserror::Error;
 
-pub use cargo_tool::CARGO_DENY;
 use cargo_tool::{BPF_LINKER, CARGO_FUZZ};
+pub use cargo_tool::{CARGO_DENY, MDBOOK};
 use kubernetes::Set;
 use toolchain::Toolchain;
 use xtask_common::debian::DebianError;
@@ -46,11 +46,13 @@ pub enum Purpose {
     Fuzz,
     /// Making packages and an image.
     Dist,
+    /// Making the book of the documents.
+    Book,
     /// The tests with a real control plane.
     Cluster,
     /// Kubernetes' own tests of a node, and a kubelet to compare with.
     Conformance,
-    /// Everything but what only fuzzing, `dist` and `test conformance` need.
+    /// Everything but what only fuzzing, `dist`, `book` and `test conformance` need.
     All,
 }
 
@@ -141,6 +143,7 @@ enum Step {
     ImageBase,
     CargoFuzz,
     CargoDeny,
+    MdBook,
     Kubernetes(Set),
 }
 
@@ -150,6 +153,7 @@ impl Step {
             Purpose::Build => &[Self::RustSource, Self::BpfLinker],
             Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
             Purpose::Fuzz => &[Self::CargoFuzz],
+            Purpose::Book => &[Self::MdBook],
             Purpose::Dist => &[Self::RustSource, Self::BpfLinker, Self::CLibrary, Self::ImageBase],
             Purpose::Cluster => {
                 &[Self::RustSource, Self::BpfLinker, Self::Containers, Self::Kubernetes(Set::ControlPlane)]
@@ -190,6 +194,7 @@ impl Step {
             Self::ImageBase => "Debian 13's C library, for the image",
             Self::CargoFuzz => CARGO_FUZZ.name,
             Self::CargoDeny => CARGO_DENY.name,
+            Self::MdBook => MDBOOK.name,
             Self::Kubernetes(Set::ControlPlane) => "control plane of Kubernetes 1.20.2, kubectl and etcd",
             Self::Kubernetes(Set::NodeSuite) => "kubelet and node suite of Kubernetes 1.20.2",
         }
@@ -200,6 +205,7 @@ impl Step {
         match self {
             Self::RustSource => "downloading, about 10 seconds",
             Self::BpfLinker | Self::CargoFuzz | Self::CargoDeny => "compiling, about a minute",
+            Self::MdBook => "compiling, about two minutes",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
             Self::Containers | Self::Python | Self::Rpm | Self::CLibrary | Self::ImageBase => {
@@ -222,14 +228,19 @@ impl Step {
             | Self::Rpm
             | Self::Helm => true,
             Self::Kubernetes(_) => matches!(purpose, Purpose::Test | Purpose::All),
-            Self::RustSource | Self::BpfLinker | Self::CargoFuzz | Self::CLibrary | Self::ImageBase => false,
+            Self::RustSource
+            | Self::BpfLinker
+            | Self::CargoFuzz
+            | Self::MdBook
+            | Self::CLibrary
+            | Self::ImageBase => false,
         }
     }
 
     fn advice(self) -> &'static str {
         match self {
             Self::RustSource => "let this machine reach rustup's server or its Debian mirror, then run again",
-            Self::BpfLinker | Self::CargoFuzz | Self::CargoDeny => {
+            Self::BpfLinker | Self::CargoFuzz | Self::CargoDeny | Self::MdBook => {
                 "let this machine reach crates.io, then run again: it continues where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
@@ -264,6 +275,7 @@ impl Step {
             Self::ImageBase => debian_root::IMAGE_BASE.is_there(layout),
             Self::CargoFuzz => CARGO_FUZZ.is_there(layout),
             Self::CargoDeny => CARGO_DENY.is_there(layout),
+            Self::MdBook => MDBOOK.is_there(layout),
             Self::Kubernetes(set) => set.is_there(layout),
         }
     }
@@ -287,6 +299,7 @@ impl Step {
             Self::ImageBase => debian_root::IMAGE_BASE.install(layout, progress),
             Self::CargoFuzz => CARGO_FUZZ.install(layout, progress),
             Self::CargoDeny => CARGO_DENY.install(layout, progress),
+            Self::MdBook => MDBOOK.install(layout, progress),
             Self::Kubernetes(set) => set.install(layout, progress),
         }
     }

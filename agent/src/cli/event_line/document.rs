@@ -21,8 +21,8 @@ Every event has `seq`, which grows by one on this node, also across restarts of 
 kernel and not when it was read; `cgroup`, absent for events of the node; `pod`, absent if the cgroup belongs to none or that is
 unknown; and `type`. Fields whose value is unknown are absent. Types of a newer agent may come: skip what you do not know.
 
-The types `agent`, `hierarchy` and `pod` have a `reason`, one word: those of pods are the kubelet's, the others are where
-[OPERATING.md](OPERATING.md) tells of what they report.
+The types `agent`, `hierarchy` and `pod` have a `reason`, one word: those of pods are the kubelet's, the others are explained
+in the guides, which [OPERATING.md](OPERATING.md) lists.
 ";
 
 const GROUP: &str = "/kubepods/burstable/pod8c5e7f1a-0d3b-4c4e-9a55-2f6d1b0c9e77/5f0c2b7a9d1e4c38a6b4d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5";
