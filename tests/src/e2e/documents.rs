@@ -62,7 +62,7 @@ fn commands(context: &Context) -> Result<(), Failure> {
         }
     }
     println!("{run} commands run, {got} paths got; {} left: {}", left.len(), left.join("; "));
-    ensure!(run >= 40 && got >= 3, "only {run} commands were run and {got} paths got");
+    ensure!(run >= 50 && got >= 5, "only {run} commands were run and {got} paths got");
     Ok(())
 }
 
@@ -76,7 +76,7 @@ fn plan(words: &[String], root: &Path, bundle: &str) -> Option<Plan> {
     if program != "nodewarden" && program != "target/debug/nodewarden" {
         return None;
     }
-    let mut arguments = arguments.to_vec();
+    let mut arguments: Vec<String> = arguments.iter().map(|word| shipped(word)).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let first = arguments.first().map(String::as_str).unwrap_or_default();
     let plan = match first {
@@ -85,7 +85,6 @@ fn plan(words: &[String], root: &Path, bundle: &str) -> Option<Plan> {
         "logs" | "exec" => Plan::Leave("needs a pod"),
         "pods" if has("describe") => Plan::Leave("needs a pod"),
         "explain" if !has("node") => Plan::Leave("needs a pod"),
-        "pods" | "devices" | "cpus" => Plan::Leave("needs mode manage"),
         "images" | "gc" => Plan::Leave("needs a container runtime"),
         "undo" => Plan::Leave("is about the state of another agent"),
         "config" | "plan" => {
@@ -103,4 +102,12 @@ fn plan(words: &[String], root: &Path, bundle: &str) -> Option<Plan> {
         _ => Plan::Run(arguments, true),
     };
     Some(plan)
+}
+
+/// The file of the repository that packages install as `word`, if it is one of the configuration.
+fn shipped(word: &str) -> String {
+    match word.strip_prefix("/etc/nodewarden/") {
+        Some(name) if name.ends_with(".yaml") => format!("deploy/packages/{name}"),
+        _ => word.to_owned(),
+    }
 }

@@ -71,6 +71,7 @@ pub fn run(layout: &Layout, _: &Args) -> Result<(), BookError> {
     let folder = layout.target.join("book");
     let source = folder.join("source");
     files::remove(&folder)?;
+    files::create_folder(&source)?;
     for name in SOURCES {
         copy(&layout.root.join(name), &source.join(name))?;
     }
