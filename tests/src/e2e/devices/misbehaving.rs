@@ -18,7 +18,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// A short timeout of calls, so that a call without an answer ends within the test.
-const TIMEOUT: &str = "pluginTimeoutSeconds: 2";
+const TIMEOUT: &str = "pluginTimeoutSeconds: 4";
 
 /// A fixture with a well-behaved plugin, whose pods must come up whatever the other plugin does.
 struct WithGoodPlugin<'c> {
@@ -46,7 +46,7 @@ impl<'c> WithGoodPlugin<'c> {
                 "pod of the well-behaved plugin, while another plugin {behaviour}: {failure}"
             ))
         })?;
-        let limit = self.devices.context().patiently(2);
+        let limit = self.devices.context().patiently(4);
         ensure!(begun.elapsed() < limit, "while another plugin {behaviour} a pod took {:?}", begun.elapsed());
         ensure_eq!(self.devices.printed_devices(&up, "c")?.len(), 1, "its devices");
         self.devices.pods.remove(&name)?;
