@@ -165,7 +165,7 @@ fn run_kind(
         };
         e2e::run(layout, filter, quick, clock, tally, beside)?;
         clock.ended("end-to-end tests");
-        if filter.is_none() && layout::is_root() {
+        if filter.is_none() && layout::is_root() && !nodewarden_vm::is_interrupted() {
             cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
         }
     }
