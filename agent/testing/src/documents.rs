@@ -84,11 +84,11 @@ impl Document {
         scripts
     }
 
-    /// Code within prose: what is between two backquotes of a line. `\|`, which tables need, is `|`.
+    /// Code within prose: what is between two backquotes. `\|`, which tables need, is `|`.
     pub fn inline_code(&self) -> Vec<Found> {
         let mut all = Vec::new();
-        for (number, _, line) in self.prose() {
-            let code = line.split('`').skip(1).step_by(2);
+        for (number, text) in self.paragraphs() {
+            let code = text.split('`').skip(1).step_by(2);
             all.extend(code.map(|code| self.found(number, &code.replace("\\|", "|"))));
         }
         all
@@ -100,8 +100,8 @@ impl Document {
             return Vec::new();
         }
         let mut all = Vec::new();
-        for (number, _, line) in self.prose() {
-            let text: String = line.split('`').step_by(2).collect();
+        for (number, text) in self.paragraphs() {
+            let text: String = text.split('`').step_by(2).collect();
             let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             let own = targets.map(|(target, _)| target).filter(|target| !target.contains("://"));
             all.extend(own.map(|target| self.found(number, target)));
@@ -122,6 +122,24 @@ impl Document {
             }
         }
         anchors
+    }
+
+    /// Prose with each paragraph, row of a table and item of a list as one text, with the number of its first line.
+    fn paragraphs(&self) -> Vec<(usize, String)> {
+        let mut all: Vec<(usize, String)> = Vec::new();
+        let mut next = 0;
+        for (number, _, line) in self.prose() {
+            let begins = line.starts_with(['|', '-', '#']) || number != next;
+            match all.last_mut().filter(|_| !begins) {
+                Some((_, text)) => {
+                    text.push(' ');
+                    text.push_str(line);
+                }
+                None => all.push((number, line.to_owned())),
+            }
+            next = if line.is_empty() { 0 } else { number + 1 };
+        }
+        all
     }
 
     fn prose(&self) -> impl Iterator<Item = (usize, Part, &str)> {
@@ -211,13 +229,13 @@ mod tests {
     fn commands_links_and_headings_are_found() {
         let page = document(
             "# One `two` (three)\n\nSee [a](b.md#c), `[no](link)` and [x](https://a.b).\n\n   ```sh\n   # why\n   \
-             run me\n   ```\n\n```yaml\n[no](link)\n# no heading\n```\n\n## Twice\n## Twice\n`a b` and `c\\|d`\n",
+             run me\n   ```\n\n```yaml\n[no](link)\n# no heading\n```\n\n## Twice\n## Twice\n`a b` and `c\\|d`, `e\n f`\n",
         );
         assert_eq!(texts(page.shell_lines()), ["run me"]);
         assert_eq!(page.shell_lines()[0].place, "docs/a.md:7");
         assert_eq!(texts(page.scripts()), ["# why\nrun me"]);
         assert_eq!(texts(page.links()), ["b.md#c"]);
-        assert_eq!(texts(page.inline_code()), ["two", "[no](link)", "a b", "c|d"]);
+        assert_eq!(texts(page.inline_code()), ["two", "[no](link)", "a b", "c|d", "e f"]);
         assert_eq!(page.anchors().into_iter().collect::<Vec<_>>(), ["one-two-three", "twice", "twice-1"]);
     }
 
