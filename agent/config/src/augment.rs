@@ -1,6 +1,7 @@
 //! Mode augment, beside a kubelet: the section `nodewarden.augment`. Each feature is a setting of its own.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
@@ -23,6 +24,12 @@ pub struct AugmentSettings {
     pub cpu_idle: Enforcement,
     /// `cpuBurst`: unused CPU quota may be used later (`cpu.max.burst`).
     pub cpu_burst: Enforcement,
+    /// `eviction`: pods are evicted for memory and process ids, before the kubelet does.
+    pub eviction: Enforcement,
+    /// `evictionMargin`: bytes by which a threshold of memory is before the kubelet's, or a tenth of it, whichever is more.
+    pub eviction_margin: u64,
+    /// `kubeletConfig`: the kubelet's configuration file, whose thresholds are taken if this agent has none of its own.
+    pub kubelet_config: PathBuf,
     /// `periodMilliseconds`: time between two rounds.
     pub period: Duration,
     /// `protectedUnits`: names of systemd units below `/system.slice`, or paths of cgroups.
@@ -48,6 +55,9 @@ impl AugmentSettings {
             memory_high: feature,
             cpu_idle: feature,
             cpu_burst: feature,
+            eviction: feature,
+            eviction_margin: 64 << 20,
+            kubelet_config: "/var/lib/kubelet/config.yaml".into(),
             period: Duration::from_secs(1),
             protected_units: ["kubelet.service", "containerd.service", "crio.service"]
                 .map(Into::into)
@@ -60,13 +70,14 @@ impl AugmentSettings {
     }
 
     /// Each feature's key and setting.
-    pub fn features(&self) -> [(&'static str, Enforcement); 5] {
+    pub fn features(&self) -> [(&'static str, Enforcement); 6] {
         [
             ("events", self.events),
             ("protection", self.protection),
             ("memoryHigh", self.memory_high),
             ("cpuIdle", self.cpu_idle),
             ("cpuBurst", self.cpu_burst),
+            ("eviction", self.eviction),
         ]
     }
 }
@@ -88,6 +99,11 @@ pub fn take(map: Mapping, mode: Mode, reading: &mut Reading) -> AugmentSettings 
         memory_high: feature(&mut f, "memoryHigh", mode, default.memory_high),
         cpu_idle: feature(&mut f, "cpuIdle", mode, default.cpu_idle),
         cpu_burst: feature(&mut f, "cpuBurst", mode, default.cpu_burst),
+        eviction: feature(&mut f, "eviction", mode, default.eviction),
+        eviction_margin: f.bytes("evictionMargin", default.eviction_margin, &BYTES, any()),
+        kubelet_config: f
+            .text("kubeletConfig", "an absolute path", |path| path.starts_with('/').then(|| path.into()))
+            .unwrap_or(default.kubelet_config),
         period: Duration::from_millis(f.number(
             "periodMilliseconds",
             default.period.as_millis() as u64,
@@ -145,6 +161,8 @@ pub(crate) fn show(settings: &AugmentSettings) -> Mapping {
     for (key, feature) in settings.features() {
         map.put(key, feature.name());
     }
+    map.put("evictionMargin", settings.eviction_margin);
+    map.put("kubeletConfig", settings.kubelet_config.display().to_string());
     map.put("periodMilliseconds", settings.period.as_millis() as u64);
     let units: Vec<Value> = settings.protected_units.iter().map(|unit| unit.as_str().into()).collect();
     map.put("protectedUnits", units);
@@ -168,9 +186,9 @@ mod tests {
     #[test]
     fn features_are_audited_in_mode_augment_and_off_in_others() {
         let all = |mode| read(mode, "{}").0.features().map(|(_, feature)| feature);
-        assert_eq!(all(Mode::Augment), [Enforcement::Audit; 5]);
-        assert_eq!(all(Mode::Observe), [Enforcement::Off; 5]);
-        assert_eq!(all(Mode::Manage), [Enforcement::Off; 5]);
+        assert_eq!(all(Mode::Augment), [Enforcement::Audit; 6]);
+        assert_eq!(all(Mode::Observe), [Enforcement::Off; 6]);
+        assert_eq!(all(Mode::Manage), [Enforcement::Off; 6]);
     }
 
     #[test]
@@ -178,7 +196,7 @@ mod tests {
         let (settings, problems) = read(
             Mode::Augment,
             "{events: Enforce, protection: Off, memoryHigh: Enforce, cpuIdle: Enforce, cpuBurst: Off, \
-             periodMilliseconds: 200, protectedUnits: [sshd.service, /test/daemon], protectedMemory: 1Mi, \
+             eviction: Enforce, evictionMargin: 1Mi, kubeletConfig: /host/kubelet.yaml, periodMilliseconds: 200, protectedUnits: [sshd.service, /test/daemon], protectedMemory: 1Mi, \
              protectedOomScoreAdj: -500, memoryDistance: 1Gi, cpuBurstPercent: 20}",
         );
         assert_eq!(problems, [""; 0]);
@@ -188,6 +206,9 @@ mod tests {
             memory_high: Enforcement::Enforce,
             cpu_idle: Enforcement::Enforce,
             cpu_burst: Enforcement::Off,
+            eviction: Enforcement::Enforce,
+            eviction_margin: 1 << 20,
+            kubelet_config: "/host/kubelet.yaml".into(),
             period: Duration::from_millis(200),
             protected_units: vec!["sshd.service".into(), "/test/daemon".into()],
             protected_memory: 1 << 20,
@@ -226,6 +247,11 @@ mod tests {
             (Mode::Augment, "{protectedOomScoreAdj: 1}", "nodewarden.augment.protectedOomScoreAdj"),
             (Mode::Augment, "{cpuBurstPercent: 101}", "nodewarden.augment.cpuBurstPercent"),
             (Mode::Augment, "{periodMilliseconds: 99}", "nodewarden.augment.periodMilliseconds"),
+            (
+                Mode::Augment,
+                "{kubeletConfig: config.yaml}",
+                "augment.kubeletConfig: config.yaml: expected an absolute path",
+            ),
             (Mode::Augment, "{burst: 1}", "nodewarden.augment.burst: unknown key"),
         ] {
             let (_, problems) = read(mode, text);

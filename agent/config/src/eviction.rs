@@ -19,6 +19,8 @@ use crate::{duration, threshold};
 pub struct EvictionSettings {
     /// Hard and soft thresholds, with those of `allocatableMemory.available` where pods are enforced.
     pub thresholds: Vec<EvictionThreshold>,
+    /// Whether the file has thresholds other than the defaults. Mode augment takes those of the kubelet otherwise.
+    pub own_thresholds: bool,
     /// `evictionPressureTransitionPeriod`: how long a condition is kept after its last threshold was crossed (5 min).
     pub transition: Duration,
     /// `evictionMaxPodGracePeriod`: maximum grace period of a pod evicted by a soft threshold (0); [`Duration::MAX`] for a
@@ -53,6 +55,7 @@ impl Default for EvictionSettings {
     fn default() -> Self {
         Self {
             thresholds: Vec::new(),
+            own_thresholds: false,
             transition: Duration::from_secs(300),
             max_pod_grace: Duration::ZERO,
             restart_evicted: true,
@@ -84,7 +87,7 @@ const DEFAULTS: [(Signal, &str); 4] = [
 ];
 
 /// The default thresholds as a mapping of texts.
-fn defaults() -> BTreeMap<String, String> {
+pub(crate) fn defaults() -> BTreeMap<String, String> {
     DEFAULTS.iter().map(|(signal, text)| (signal.name().to_owned(), (*text).to_owned())).collect()
 }
 
@@ -141,11 +144,13 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
         top.refuse_all(problems);
         Vec::new()
     });
+    let own_thresholds = texts.hard != defaults() || !texts.soft.is_empty();
     let default = EvictionSettings::default();
     let any = i64::from(i32::MIN)..=i64::from(i32::MAX);
     let grace = top.integer(MAX_POD_GRACE, "a whole number of seconds, -1 for no bound", &any);
     let settings = EvictionSettings {
         thresholds,
+        own_thresholds,
         // As in the kubelet, 0 means not set.
         transition: top.duration(TRANSITION).filter(|period| !period.is_zero()).unwrap_or(default.transition),
         max_pod_grace: match grace.map(u64::try_from) {

@@ -4,6 +4,7 @@
 #![deny(missing_docs)]
 
 mod augment;
+mod beside;
 mod cgroup_path;
 pub mod defaults;
 mod devices;
@@ -49,6 +50,7 @@ use std::time::Duration;
 use nodewarden_storage::journal::Limits;
 
 pub use augment::AugmentSettings;
+pub use beside::{KubeletConfigError, KubeletEviction};
 pub use devices::{DeviceSettings, Enforcement};
 pub use duration::parse as parse_duration;
 pub use error::{ConfigError, Problem};

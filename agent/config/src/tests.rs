@@ -121,7 +121,10 @@ fn the_daemonsets_have_a_valid_configuration() {
     assert_eq!(observe.mode, Mode::Observe);
     let augment = config_of(include_str!("../../../deploy/augment.yaml"));
     assert_eq!((augment.mode, augment.kubernetes.in_cluster), (Mode::Augment, true));
-    assert_eq!(augment.augment, AugmentSettings::of(Mode::Augment), "its defaults: everything is audited");
+    let of_the_node = "/proc/1/root/var/lib/kubelet/config.yaml".into();
+    let expected = AugmentSettings { kubelet_config: of_the_node, ..AugmentSettings::of(Mode::Augment) };
+    assert_eq!(augment.augment, expected, "its defaults: everything is audited");
+    assert!(!augment.eviction.own_thresholds, "they are the kubelet's");
 }
 
 /// Those of the kubelet's keys that are read here.

@@ -163,7 +163,7 @@ pub fn parse(texts: &EvictionTexts, pods_enforced: bool) -> Result<Vec<EvictionT
 }
 
 /// Whether it is copied for the limit of all pods (kubelet `addAllocatableThresholds`).
-fn is_doubled(threshold: &EvictionThreshold) -> bool {
+pub(crate) fn is_doubled(threshold: &EvictionThreshold) -> bool {
     threshold.signal == Signal::MemoryAvailable && threshold.is_hard()
 }
 

@@ -8,6 +8,7 @@ pub mod connection;
 pub mod credentials;
 mod error;
 pub mod events;
+pub mod evict;
 pub mod gate;
 pub mod known_pods;
 pub mod lease;

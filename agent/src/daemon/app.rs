@@ -101,7 +101,7 @@ impl App {
         let (node, adoption) = match (config.mode, ledger) {
             (Mode::Manage, _) => manage::start(context, wakeups)?,
             (Mode::Augment, Some(ledger)) => (augment::start(context, wakeups, ledger)?, None),
-            _ => (observe::start(context, wakeups), None),
+            _ => (observe::start(context, wakeups, observe::Evicting::shown(context)), None),
         };
         let upkeep = Upkeep::start(config, observer)?;
         let state = State::new(context, &node);

@@ -2,6 +2,7 @@
 //! kubelet nor runtime writes is set.
 
 mod events;
+mod eviction;
 mod pods;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use nodewarden_eviction::Wakeups;
 use nodewarden_model::{Detail, PodRef};
 use nodewarden_pods::source::SourceGuard;
 use nodewarden_storage::journal::Journal;
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::context::Context;
@@ -20,6 +22,7 @@ use super::error::DaemonError;
 use super::node_parts::NodeParts;
 use super::{observe, throttle};
 use events::EventReports;
+use eviction::Evictions;
 use pods::ApiPods;
 
 /// What runs in mode augment. The fields stand in the order in which they end.
@@ -28,6 +31,7 @@ pub struct AugmentParts {
     /// Puts everything back when it ends.
     engine: Augment,
     events: Option<EventReports>,
+    evictions: JoinSet<()>,
     pods: Option<SourceGuard>,
 }
 
@@ -43,8 +47,9 @@ pub fn start(
 ) -> Result<NodeParts, DaemonError> {
     let settings = &context.config.augment;
     say(settings, context.kubernetes.is_some());
-    let node = observe::start(context, wakeups);
     let known = ApiPods::default();
+    let evictions = Evictions::start(context, &known);
+    let node = observe::start(context, wakeups, evictions.evicting);
     let pods = context.kubernetes.map(|connection| known.follow(connection));
     let events = EventReports::start(context, known.clone());
     let (journal, named) = (context.journal.clone(), known.clone());
@@ -52,13 +57,13 @@ pub fn start(
         settings: settings.clone(),
         layout: context.observer.facts.layout.clone(),
         pods: known.seen(context.observer.clone()),
-        threshold: throttle::threshold(&context.config.eviction.thresholds, memory_bytes()),
+        threshold: throttle::threshold(&evictions.thresholds, memory_bytes()),
         report: Box::new(move |report| record(&journal, report, |uid| named.place(uid))),
         proc: "/proc".into(),
     };
     let engine = Augment::start(deps, ledger)
         .map_err(|source| DaemonError::Start { what: "augment thread", source })?;
-    Ok(NodeParts { augment: Some(AugmentParts { engine, events, pods }), ..node })
+    Ok(NodeParts { augment: Some(AugmentParts { engine, events, pods, evictions: evictions.tasks }), ..node })
 }
 
 /// Puts back what an earlier agent in mode augment has left, in whatever mode this one runs. Returns the ledger, empty, in

@@ -9,11 +9,12 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::context::Context;
+use nodewarden_config::EvictionSettings;
 use nodewarden_cri::Client;
 use nodewarden_eviction::History;
 use nodewarden_eviction::Pressure;
 use nodewarden_eviction::Wakeups;
-use nodewarden_eviction::engine::{Deps, Engine, Evict, RestoredState, Running, Subjects};
+use nodewarden_eviction::engine::{Beside, Deps, Engine, Evict, RestoredState, Running, Subjects};
 use nodewarden_gc::Collector;
 use nodewarden_model::Detail;
 
@@ -25,10 +26,13 @@ pub struct Setup {
     /// Path of the cgroup above all pods, below the mounts.
     pub kubepods: String,
     pub subjects: Box<dyn Subjects>,
+    pub settings: EvictionSettings,
     /// `None` without a container runtime: disks are not watched then.
     pub collector: Option<Collector>,
     /// Evicts a pod; `None` in mode observe.
     pub evict: Option<Evict>,
+    /// Set in mode augment.
+    pub beside: Option<Box<dyn Beside>>,
     /// Gets the node conditions that are true.
     pub pressure: watch::Sender<Pressure>,
     pub history: History,
@@ -49,7 +53,7 @@ impl Eviction {
     pub fn start(context: Context<'_>, setup: Setup) -> Option<Self> {
         let config = context.config;
         let deps = Deps {
-            settings: config.eviction.clone(),
+            settings: setup.settings,
             layout: context.observer.facts.layout.clone(),
             kubepods: setup.kubepods,
             subjects: setup.subjects,
@@ -60,6 +64,7 @@ impl Eviction {
                     .with_request_limit(config.pods.runtime_request_timeout)
             }),
             evict: setup.evict,
+            beside: setup.beside,
             history: setup.history,
             journal: context.journal.clone(),
             pressure: setup.pressure,

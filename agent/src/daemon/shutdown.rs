@@ -131,6 +131,7 @@ impl Work {
                     reason: EvictionReason::Other(REASON.to_owned()),
                     message: MESSAGE.to_owned(),
                     grace: Some(grace),
+                    killed: false,
                     condition: None,
                 };
                 self.lifecycle.evict(uid, eviction);

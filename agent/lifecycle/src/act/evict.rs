@@ -68,7 +68,7 @@ pub fn reject(state: &PodState, reason: &PodReason, message: &str) {
     state.env.record_event(&state.pod(), None, &reason.to_string(), message.to_owned());
     let reason = EvictionReason::Other(reason.to_string());
     let message = format!("Pod was rejected: {message}");
-    let rejection = Eviction { reason, message, grace: None, condition: None };
+    let rejection = Eviction { reason, message, grace: None, killed: false, condition: None };
     state.update(|inner| {
         inner.trouble = None;
         inner.record.evict(&rejection, Duration::ZERO, false, Timestamp::now());
@@ -82,7 +82,7 @@ pub fn reject(state: &PodState, reason: &PodReason, message: &str) {
 pub fn end_if_over(state: &PodState) {
     let Some(over) = state.set(|inner| inner.over.take()) else { return };
     let reason = EvictionReason::Other(over.reason);
-    evict(state, &Eviction { reason, message: over.message, grace: None, condition: None });
+    evict(state, &Eviction { reason, message: over.message, grace: None, killed: false, condition: None });
 }
 
 /// Nothing is left of a pod that is being deleted at the API server: shows it as ended, until the API server

@@ -21,6 +21,7 @@ pub fn overdue(view: &PodView, now: Timestamp) -> Option<Eviction> {
         reason: EvictionReason::Other(REASON.to_owned()),
         message: MESSAGE.to_owned(),
         grace: None,
+        killed: false,
         condition: None,
     })
 }

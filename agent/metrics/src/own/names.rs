@@ -107,6 +107,8 @@ families! {
         AugmentValues: Gauge "nodewarden_augment_values" FEATURE "In mode augment, number of values that a feature has written and that stand now.";
         AugmentIncidents: Counter "nodewarden_augment_incidents_total" REASON "In mode augment, what happened to pods by the reason of its Kubernetes Event: OOMKilling, ProcessCrashed, DeviceDenied, LimitChanged, InvalidAnnotation or AugmentLeftAlone; lost for what the journal no longer had when it was to be read.";
 
+        AugmentEvictions: Counter "nodewarden_augment_evictions_total" RESULT "In mode augment, what became of evictions at the API server: failed (killed, and the status says so), deleted (killed, and deleted, for a kubelet before 1.22), gone (killed, and no longer there), asked (the eviction subresource took it), refused (such as by a disruption budget) or away (no answer; nothing was done).";
+
         DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
 
         ProbeTotal: Counter "prober_probe_total" PROBE_RESULT "Cumulative number of a liveness, readiness or startup probe for a container by result: successful, failed or unknown.";
@@ -130,6 +132,7 @@ families! {
         GcWanted: Gauge "nodewarden_gc_wanted_bytes" NONE "Bytes to free now to reach imageGCLowThresholdPercent; 0 while usage is below imageGCHighThresholdPercent.";
 
         Evictions: Counter "kubelet_evictions" EVICTION_SIGNAL "Cumulative number of pod evictions by eviction signal.";
+        EvictionsWould: Counter "nodewarden_would_evict_total" EVICTION_SIGNAL "Pods that would have been evicted, by eviction signal: in mode observe, and in mode augment while nodewarden.augment.eviction is not Enforce.";
         EvictionStatsAge: Histogram "kubelet_eviction_stats_age_seconds" EVICTION_SIGNAL "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal.";
         Preemptions: Counter "kubelet_preemptions" PREEMPTION_SIGNAL "Cumulative number of pod preemptions by preemption resource.";
         EvictionCrossingToKill: Histogram "nodewarden_eviction_crossing_to_kill_seconds" NONE "Time from the reading that first saw a hard threshold crossed to the kill of the evicted pod.";
@@ -174,6 +177,7 @@ impl Own {
         Self::GcLastFreed,
         Self::GcFailures,
         Self::Evictions,
+        Self::EvictionsWould,
         Self::EvictionStatsAge,
         Self::Preemptions,
         Self::EvictionCrossingToKill,
@@ -183,6 +187,7 @@ impl Own {
         Self::ThrottleHeld,
         Self::AugmentWrites,
         Self::AugmentValues,
+        Self::AugmentEvictions,
         Self::AugmentIncidents,
         Self::HttpRequests,
         Self::HttpDuration,

@@ -227,6 +227,7 @@ impl Admission {
                     reason: EvictionReason::Preempting,
                     message: MESSAGE.to_owned(),
                     grace: None,
+                    killed: false,
                     condition: None,
                 };
                 (deps.evict)(&victim.uid, eviction);

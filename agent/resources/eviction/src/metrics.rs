@@ -10,6 +10,11 @@ pub(crate) fn record_eviction(signal: &str) {
     ::metrics::counter!(Own::Evictions.name(), "eviction_signal" => signal.to_owned()).increment(1);
 }
 
+/// Counts a decision to evict a pod for `signal` that was only reported.
+pub(crate) fn record_dry_run(signal: &str) {
+    ::metrics::counter!(Own::EvictionsWould.name(), "eviction_signal" => signal.to_owned()).increment(1);
+}
+
 /// Records the age of the stats behind an eviction.
 pub(crate) fn record_stats_age(signal: &str, age: Duration) {
     let signal = signal.to_owned();
@@ -48,6 +53,7 @@ mod tests {
         recorder::handle();
         record_eviction("metrics.test");
         record_stats_age("metrics.test", Duration::from_millis(2));
+        record_dry_run("metrics.test");
         record_preemption("metrics.test/resource");
         for took in [record_crossing_to_kill, record_crossing_to_dead, record_memory_back] {
             took(Duration::from_millis(3));
@@ -56,6 +62,7 @@ mod tests {
         for line in [
             "kubelet_evictions{eviction_signal=\"metrics.test\"} 1\n",
             "kubelet_eviction_stats_age_seconds_count{eviction_signal=\"metrics.test\"} 1\n",
+            "nodewarden_would_evict_total{eviction_signal=\"metrics.test\"} 1\n",
             "kubelet_preemptions{preemption_signal=\"metrics.test/resource\"} 1\n",
             "nodewarden_eviction_crossing_to_kill_seconds_bucket{le=\"0.05\"} ",
             "nodewarden_eviction_crossing_to_dead_seconds_bucket{le=\"0.25\"} ",

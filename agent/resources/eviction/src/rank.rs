@@ -34,6 +34,21 @@ pub struct Ranking {
     pub exempt: Vec<(usize, &'static str)>,
 }
 
+impl Ranking {
+    /// Those for which `spares` has a reason are not evicted either.
+    pub fn without(mut self, spares: impl Fn(usize) -> Option<&'static str>) -> Self {
+        let exempt = &mut self.exempt;
+        self.order.retain(|at| match spares(*at) {
+            Some(reason) => {
+                exempt.push((*at, reason));
+                false
+            }
+            None => true,
+        });
+        self
+    }
+}
+
 /// What can be reclaimed without evicting a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reclaim {

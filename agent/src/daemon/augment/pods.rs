@@ -21,8 +21,18 @@ pub struct ApiPods(Arc<Mutex<BTreeMap<String, Known>>>);
 #[derive(Debug, Clone)]
 struct Known {
     pod: Arc<Pod>,
+    stage: Stage,
+}
+
+/// How far a pod is, as the API server has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
     /// It neither has ended nor is being deleted.
-    stays: bool,
+    Stays,
+    /// It is being deleted.
+    Leaves,
+    /// Its phase is final.
+    Ended,
 }
 
 impl ApiPods {
@@ -34,8 +44,12 @@ impl ApiPods {
 
     fn replace(&self, pods: Vec<SourcedPod>) {
         let known = |own: SourcedPod| {
-            let stays = own.deletion.is_none() && own.over.is_none();
-            (own.pod.uid.clone(), Known { pod: own.pod, stays })
+            let stage = match (own.over.is_some(), own.deletion.is_some()) {
+                (true, _) => Stage::Ended,
+                (_, true) => Stage::Leaves,
+                _ => Stage::Stays,
+            };
+            (own.pod.uid.clone(), Known { pod: own.pod, stage })
         };
         *self.0.lock() = pods.into_iter().map(known).collect();
     }
@@ -43,6 +57,11 @@ impl ApiPods {
     /// The pod of this uid, also one that ends.
     pub fn get(&self, uid: &str) -> Option<Arc<Pod>> {
         self.0.lock().get(uid).map(|known| known.pod.clone())
+    }
+
+    /// The pod of this uid, and how far it is.
+    pub fn staged(&self, uid: &str) -> Option<(Arc<Pod>, Stage)> {
+        self.0.lock().get(uid).map(|known| (known.pod.clone(), known.stage))
     }
 
     /// The pod of this uid, for the journal.
@@ -77,7 +96,7 @@ fn seen(observer: &Observer, pods: &BTreeMap<String, Known>) -> Vec<SeenPod> {
     let mut found: BTreeMap<String, SeenPod> = BTreeMap::new();
     for (identity, path, created) in &groups {
         let Identity::Pod { uid, qos, .. } = &**identity else { continue };
-        let Some(known) = pods.get(uid).filter(|known| known.stays) else { continue };
+        let Some(known) = pods.get(uid).filter(|known| known.stage == Stage::Stays) else { continue };
         let age = now.duration_since(*created).try_into().unwrap_or_default();
         let seen = SeenPod {
             pod: known.pod.clone(),

@@ -2,6 +2,8 @@
 //! the pods at a stand-in for the API server.
 
 mod events;
+mod evicting;
+mod eviction;
 mod fixture;
 mod kills;
 mod writes;
@@ -10,5 +12,5 @@ use crate::harness::Test;
 
 pub fn tests() -> Vec<Test> {
     // One at a time: an agent in mode augment sees the cgroups of the other tests' pods, which have the same uids.
-    [writes::TESTS, kills::TESTS, events::TESTS].concat()
+    [writes::TESTS, kills::TESTS, events::TESTS, eviction::TESTS].concat()
 }

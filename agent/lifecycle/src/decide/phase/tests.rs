@@ -286,7 +286,13 @@ fn an_evicted_pod_is_shown_as_failed() {
     let running = vec![container("s", 0, Running), container("c", 1, Running)];
     let mut case = Case::new("Always", [running, vec![exited("i", 0, 0)]].concat());
     let low = "The node was low on resource: memory.";
-    let eviction = Eviction { reason: "Evicted".into(), message: low.into(), grace: None, condition: None };
+    let eviction = Eviction {
+        reason: "Evicted".into(),
+        message: low.into(),
+        grace: None,
+        killed: false,
+        condition: None,
+    };
     case.record.evict(&eviction, std::time::Duration::from_secs(30), false, at(100));
     let view = case.view(101);
     assert_eq!(shown(&view), "Running i:Terminated/Completed+ s:Running+ c:Running+");
@@ -357,8 +363,13 @@ fn a_resize_is_shown_until_its_containers_have_what_they_should_have() {
     };
     assert_eq!(view(&facts(&case.record)).resizing, error("refused"));
     let mut evicted = case.record.clone();
-    let eviction =
-        Eviction { reason: "Evicted".into(), message: String::new(), grace: None, condition: None };
+    let eviction = Eviction {
+        reason: "Evicted".into(),
+        message: String::new(),
+        grace: None,
+        killed: false,
+        condition: None,
+    };
     evicted.evict(&eviction, std::time::Duration::from_secs(30), false, at(100));
     assert_eq!(view(&facts(&evicted)).resizing, None, "its containers end");
 }

@@ -118,7 +118,7 @@ impl DiskWatch {
             if self.leaving.is_some() && !due.threshold.is_hard() {
                 continue;
             }
-            let mut log = DecisionLog::new("eviction", "timer", woken, !self.shared.acts());
+            let mut log = DecisionLog::new("eviction", "timer", woken, !self.shared.acts_on_disks());
             log.record_signals(&assessment.seen);
             if self.evict_for(due, layout, log).await? {
                 return Ok(Duration::ZERO.max(LOOK));
@@ -158,7 +158,7 @@ impl DiskWatch {
             let what = NodeCondition::of(signal).name();
             shared.event("EvictionThresholdMet", format!("{what}: attempting to reclaim {}", signal.name()));
         }
-        if shared.acts() && self.reclaim(due, layout, &mut log).await? {
+        if shared.acts_on_disks() && self.reclaim(due, layout, &mut log).await? {
             shared.clear_news(&format!("reclaim {}", signal.name()));
             shared.record(log.finish(format!("{}: enough came free without a pod's end", signal.name())));
             return Ok(true);
@@ -186,7 +186,7 @@ impl DiskWatch {
         };
         let text = message::message(due, candidate);
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
-        if !shared.acts() {
+        if !shared.acts_on_disks() {
             shared.record_dry_run(signal.name(), &candidate.pod, &text, log);
             return Ok(false);
         }
@@ -269,7 +269,13 @@ impl DiskWatch {
         let condition = Some(NodeCondition::of(signal));
         evict(
             uid,
-            Eviction { reason: EvictionReason::Evicted, message: text, grace: Some(grace), condition },
+            Eviction {
+                reason: EvictionReason::Evicted,
+                message: text,
+                grace: Some(grace),
+                killed: hard,
+                condition,
+            },
         );
         metrics::record_eviction(signal.name());
         if !hard {

@@ -199,10 +199,13 @@ impl FastWatch {
         }
     }
 
-    /// Forgets the pods whose cgroup is gone and those whose time is over.
+    /// Forgets the pods whose cgroup is gone, those whose time is over, and those whose eviction was refused.
     fn forget_terminated(&mut self) {
-        let layout = &self.shared.deps.layout;
-        self.leaving.retain(|_, leaving| Instant::now() < leaving.until && !leaving.is_gone(layout));
+        let (shared, layout) = (&self.shared, &self.shared.deps.layout);
+        self.leaving.retain(|uid, leaving| {
+            let is_refused = !leaving.hard && shared.was_refused(uid);
+            Instant::now() < leaving.until && !is_refused && !leaving.is_gone(layout)
+        });
     }
 
     /// Whether a pod that is being terminated may free enough. A hard threshold does not wait for a pod's
@@ -221,7 +224,9 @@ impl FastWatch {
         let subjects = shared.deps.subjects.pods();
         let candidates = gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal));
         log.record_step("pods read", began, format!("{} pods", candidates.len()));
-        let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates);
+        let hard = due.threshold.is_hard();
+        let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates)
+            .without(|at| shared.spares(&candidates.get(at)?.pod.uid, hard));
         let chosen = self.select_victim(signal, &ranking, &candidates);
         log.record_candidates(rank::ranking_table(signal, DiskLayout::One, &ranking, &candidates, chosen));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)).cloned() else {
@@ -230,7 +235,6 @@ impl FastWatch {
         };
         let text = message::message(due, &candidate);
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
-        let hard = due.threshold.is_hard();
         let Some(evict) = &shared.deps.evict else {
             shared.record_dry_run(signal.name(), &candidate.pod, &text, log);
             return true;
@@ -244,19 +248,27 @@ impl FastWatch {
                 reason: EvictionReason::Evicted,
                 message: text.clone(),
                 grace: Some(grace),
+                killed: hard,
                 condition: Some(NodeCondition::of(signal)),
             },
         );
-        metrics::record_eviction(signal.name());
+        let asks = !hard && shared.deps.beside.is_some();
+        if !asks {
+            metrics::record_eviction(signal.name());
+        }
         metrics::record_stats_age(signal.name(), woken.elapsed());
         let until = Instant::now() + grace + GONE;
         let condition = NodeCondition::of(signal);
         let pod_dir =
             subjects.iter().find(|subject| subject.pod.uid == candidate.pod.uid).map(|s| s.pod_dir.clone());
-        let pod_dir = pod_dir.filter(|_| has_memory_volumes(&candidate.pod));
+        // Beside a kubelet it is not known.
+        let pod_dir = pod_dir.filter(|dir| !dir.as_os_str().is_empty() && has_memory_volumes(&candidate.pod));
         let leaving = Leaving { cgroup: candidate.cgroup.clone(), hard, condition, until, pod_dir };
         self.leaving.insert(candidate.pod.uid.clone(), leaving);
-        let outcome = format!("{name} evicted: {text}");
+        let outcome = match asks {
+            true => format!("the eviction of {name} is asked for: {text}"),
+            false => format!("{name} evicted: {text}"),
+        };
         shared.clear_news(signal.name());
         if hard {
             let killed = self.kill(&candidate, began, woken, &mut log);

@@ -84,7 +84,7 @@ async fn check(shared: &Arc<Shared>) -> Round {
 fn evict(shared: &Shared, beyond: &OverLimit, woken: Instant) {
     let OverLimit { candidate, exceeded } = beyond;
     let pod = &candidate.pod;
-    let mut log = DecisionLog::new("eviction", "timer", woken, !shared.acts());
+    let mut log = DecisionLog::new("eviction", "timer", woken, !shared.acts_on_disks());
     log.record_signals(&[SignalSeen {
         signal: exceeded.signal.to_owned(),
         available: 0,
@@ -111,14 +111,20 @@ fn evict(shared: &Shared, beyond: &OverLimit, woken: Instant) {
             log,
         );
     }
-    let Some(evict) = &shared.deps.evict else {
-        return shared.record_dry_run(&about, pod, &exceeded.message, log);
+    let Some(evict) = shared.deps.evict.as_ref().filter(|_| shared.acts_on_disks()) else {
+        return shared.record_dry_run(exceeded.signal, pod, &exceeded.message, log);
     };
     let began = Instant::now();
     let message = exceeded.message.clone();
     evict(
         &pod.uid,
-        Eviction { reason: EvictionReason::Evicted, message, grace: Some(GRACE), condition: None },
+        Eviction {
+            reason: EvictionReason::Evicted,
+            message,
+            grace: Some(GRACE),
+            killed: false,
+            condition: None,
+        },
     );
     metrics::record_eviction(exceeded.signal);
     log.record_step("asked to end", began, format!("with a grace of {GRACE:?}"));

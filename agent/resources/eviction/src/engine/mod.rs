@@ -39,7 +39,7 @@ use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts;
 pub use saver::RestoredState;
 use shared::Shared;
-pub use subjects::Subjects;
+pub use subjects::{Beside, Subjects};
 
 /// Evicts the pod with a uid.
 pub type Evict = Box<dyn Fn(&str, Eviction) + Send + Sync>;
@@ -61,6 +61,9 @@ pub struct Deps {
     pub runtime: Option<Client>,
     /// Evicts a pod. `None` if decisions are only recorded (mode observe).
     pub evict: Option<Evict>,
+    /// Set beside a kubelet: only memory and processes are acted on, and a soft threshold asks for an eviction, which may
+    /// be refused. `None` where this agent runs the pods, and in mode observe.
+    pub beside: Option<Box<dyn Beside>>,
     /// Where decisions are stored.
     pub history: History,
     /// Where events go.

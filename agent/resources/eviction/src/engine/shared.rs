@@ -15,7 +15,7 @@ use super::saver::{RestoredState, Saver};
 use super::{Deps, conditions};
 use crate::assess::{Assessment, ThresholdState, assess};
 use crate::usage::Measurer;
-use crate::{NodeCondition, Observations};
+use crate::{NodeCondition, Observations, metrics};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
@@ -115,6 +115,21 @@ impl Shared {
     /// Whether pods are evicted, not only reported.
     pub fn acts(&self) -> bool {
         self.deps.evict.is_some()
+    }
+
+    /// Whether something is done about disks, not only reported.
+    pub fn acts_on_disks(&self) -> bool {
+        self.acts() && self.deps.beside.is_none()
+    }
+
+    /// Beside a kubelet, why the pod of this uid must not be chosen.
+    pub fn spares(&self, uid: &str, hard: bool) -> Option<&'static str> {
+        self.deps.beside.as_ref()?.spares(uid, hard)
+    }
+
+    /// Beside a kubelet, whether the eviction of this pod was refused.
+    pub fn was_refused(&self, uid: &str) -> bool {
+        self.deps.beside.as_ref().is_some_and(|beside| beside.was_refused(uid))
     }
 
     /// Whether a victim can be chosen: all pods are known, or waiting for them since `begun` has timed out.
@@ -244,6 +259,7 @@ impl Shared {
     /// In mode observe, records the pod that would be evicted; reported once while it is the same pod.
     pub fn record_dry_run(&self, about: &str, pod: &Pod, text: &str, log: DecisionLog) {
         if self.is_news(about, &pod.uid) {
+            metrics::record_dry_run(about);
             let name = format!("{}/{}", pod.namespace, pod.name);
             self.event("WouldEvict", format!("{name}: {text}"));
             self.record(log.finish(format!("{name} would be evicted: {text}")));

@@ -16,3 +16,12 @@ pub trait Subjects: Send + Sync + 'static {
         true
     }
 }
+
+/// What a kubelet, which keeps the pods, leaves to this agent.
+pub trait Beside: Send + Sync + 'static {
+    /// Why the pod of this uid must not be chosen for a hard or a soft threshold; `None` if it may be.
+    fn spares(&self, uid: &str, hard: bool) -> Option<&'static str>;
+
+    /// Whether the eviction of this pod, which a soft threshold asked for, was refused.
+    fn was_refused(&self, uid: &str) -> bool;
+}

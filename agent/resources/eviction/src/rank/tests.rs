@@ -273,3 +273,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn those_that_others_keep_are_exempt_with_the_reason() {
+    let ranking = Ranking { order: vec![2, 0, 1], exempt: vec![(3, "critical")] };
+    let kept = ranking.without(|at| (at != 0).then_some("opted out"));
+    assert_eq!(kept.order, [0]);
+    assert_eq!(kept.exempt, [(3, "critical"), (2, "opted out"), (1, "opted out")]);
+}

@@ -16,8 +16,13 @@ impl World {
         if killed {
             self.all_end();
         }
-        let eviction =
-            Eviction { reason: "Evicted".into(), message: "low".into(), grace: None, condition: None };
+        let eviction = Eviction {
+            reason: "Evicted".into(),
+            message: "low".into(),
+            grace: None,
+            killed: false,
+            condition: None,
+        };
         let taken = self.record.evict(&eviction, Duration::from_secs(30), false, at(self.now));
         assert_eq!(taken, EndingChange::Started);
         self.nothing_starts(dies[0]);
