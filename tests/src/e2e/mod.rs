@@ -29,6 +29,7 @@ mod oom_score;
 mod oom_storm;
 mod own_process;
 mod packages;
+mod page;
 pub(crate) mod pods;
 pub(crate) mod pressure;
 pub(crate) mod probes;
@@ -131,6 +132,7 @@ pub fn tests() -> Vec<Test> {
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
+        &page::tests(),
         &packages::tests(),
         shipped_unit::TESTS,
         shutdown::TESTS,
