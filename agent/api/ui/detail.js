@@ -5,6 +5,10 @@ import * as f from './format.js';
 import { containerState, containers, stateOf } from './pods.js';
 import { severity } from './timeline.js';
 
+const TITLES = {
+  oom: 'OOM kill', exit: 'Process ended', pod: 'Pod', agent: 'Agent', limitCorrected: 'Limit put back', hierarchy: 'Hierarchy', device: 'Access to a device', lost: 'Events lost',
+};
+
 export class Panel {
   constructor(model) {
     this.model = model;
@@ -82,7 +86,7 @@ export class Panel {
   }
 
   openEvent(event) {
-    this.open(() => ({ title: event.type, sub: f.moment(event.millis), level: severity(event), key: event.seq, body: () => this.event(event) }));
+    this.open(() => ({ title: TITLES[event.type] ?? event.type, sub: f.moment(event.millis), level: severity(event), key: event.seq, body: () => this.event(event) }));
   }
 
   event(event) {
@@ -108,7 +112,7 @@ export class Panel {
     this.open(() => {
       const own = this.model.decisions.get(String(number));
       if (!own) return { title: 'Decision', sub: 'It is no longer kept.', key: 'gone', body: () => [] };
-      return { title: `${own.kind} ${own.number}`, sub: own.would ? 'Only reported: nothing was done' : f.moment(Date.parse(own.time)), key: own.number, body: () => decision(own) };
+      return { title: `${own.kind[0].toUpperCase()}${own.kind.slice(1)} ${own.number}`, sub: own.would ? 'Only reported: nothing was done' : f.moment(Date.parse(own.time)), key: own.number, body: () => decision(own) };
     });
   }
 }
@@ -167,6 +171,8 @@ function container(item) {
       }))) : null);
 }
 
+const why = (one) => (one.spared ? `never evicted: ${one.spared}` : !one.request ? 'requests nothing' : one.usage > one.request ? 'above its request' : 'within its request');
+
 /** Why: what was read, who was considered in which order, and what was done. */
 export function decision(own) {
   const signal = own.signals.find((one) => one.passed) ?? own.signals[0];
@@ -181,10 +187,10 @@ export function decision(own) {
         h('span.state', { 'data-level': one.passed ? 'bad' : null }, one.passed ? (one.passedForMs != null ? `for ${f.duration(one.passedForMs)}` : 'yes') : 'no')],
     }))),
     h('h3', {}, 'Candidates, in the order of eviction'),
-    own.candidates.length ? table('Candidates', [['#', true], ['Pod'], ['Class'], ['Priority', true], ['Used', true], ['Request', true], ['']], own.candidates.map((one, at) => ({
+    own.candidates.length ? table('Candidates', [['#', true], ['Pod'], ['Used', true], ['Request', true]], own.candidates.map((one, at) => ({
       attributes: { 'data-chosen': one.chosen || null },
-      cells: [at + 1, `${one.namespace}/${one.name}`, one.qos, f.count(one.priority), unit(one.usage) + (one.incomplete ? ' +' : ''), unit(one.request),
-        one.chosen ? h('strong', {}, 'chosen') : one.spared || (one.usage > one.request ? 'above its request' : 'within its request')],
+      cells: [at + 1, [h('span.name', {}, `${one.namespace}/${one.name}`), h('span.why', {}, [one.chosen && h('strong', {}, 'chosen'), one.qos, `priority ${f.count(one.priority)}`, why(one)].filter(Boolean).flatMap((word, n) => (n ? [', ', word] : [word])))],
+        unit(one.usage) + (one.incomplete ? ' or more' : ''), unit(one.request)],
     }))) : h('p.quiet', {}, 'None.'),
     rest > 0 && h('p.quiet', {}, `and ${f.plural(rest, 'more', 'more')}`),
     own.steps.length > 0 && [h('h3', {}, 'What was done'),

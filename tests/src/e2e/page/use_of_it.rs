@@ -9,8 +9,8 @@ use crate::fixture::{Agent, AgentOptions, TestRoot};
 use crate::harness::{Context, Failure, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("page_by_keyboard", keyboard).needs(NEEDS),
-    Test::new("page_says_that_the_agent_is_gone", gone).needs(NEEDS),
+    Test::new("page_by_keyboard", keyboard).needs(NEEDS).timeout(120),
+    Test::new("page_says_that_the_agent_is_gone", gone).needs(NEEDS).timeout(120),
 ];
 
 const SELECTED: &str = "document.querySelector('#view-pods [aria-selected=true]')?.dataset.key ?? null";

@@ -86,7 +86,11 @@ async fn all(hub: &Hub, page: &mut Page, sender: &mpsc::Sender<Chunk>) -> Result
     // Before the older ones are read, so that none is missed between.
     let mut live = hub.sources.journal.subscribe(None);
     send(sender, "retry: 1000\n\n".to_owned()).await?;
-    let first = page.frames.wait_for(Option::is_some).await.map_err(|_| Ended::NotRead)?.clone();
+    if page.frames.borrow().is_none() {
+        // Then it is the first page. Without a frame even now the node could not be read.
+        page.frames.changed().await.map_err(|_| Ended::NotRead)?;
+    }
+    let first = page.frames.borrow_and_update().clone();
     let mut seen = send_frame(sender, first, None).await?;
     let since = Timestamp::now().checked_sub(BACKLOG).unwrap_or(Timestamp::MIN);
     let older = older(hub.sources.journal.subscribe(Some(since)).backlog_only()).await;
