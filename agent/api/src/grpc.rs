@@ -4,7 +4,7 @@ pub mod cgroup;
 pub mod client;
 mod connections;
 mod cpu_map;
-mod device;
+pub mod device;
 mod error;
 pub mod event;
 mod exclusive_cpus;

@@ -1,4 +1,4 @@
-//! The HTTP server for Prometheus, for clients of a kubelet's `/stats/summary`, and for health checks.
+//! The HTTP server for Prometheus, for clients of a kubelet's `/stats/summary`, for health checks, and for browsers.
 //!
 //! | path | answer |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
 //! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's, without literal values of variables |
 //! | `/healthz` | 200 while every part of the agent makes progress, else 500 with those that do not; `?verbose` |
+//! | `/`, `/ui/` | the page ([`mod@ui`]); without HTML in `Accept`, `/` lists the paths |
 //! | `/readyz` | 200 once the agent watches and has checked the pods of an earlier agent, 503 before |
 //!
 //! The node's server answers some of these paths too: both share the [`routes`].
@@ -24,6 +25,7 @@ mod images;
 mod redact;
 mod scrape;
 pub mod stalling;
+mod ui;
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -33,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Query, RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -45,6 +47,7 @@ pub use bind::{BindError, Exposure, bind};
 use connections::Limits;
 use endpoint::Endpoint;
 pub use host::AllowedHosts;
+pub use ui::PageSources;
 
 use nodewarden_kube::pod_object::{self, NodeFacts};
 use nodewarden_metrics::Own;
@@ -105,9 +108,16 @@ pub fn for_hosts(routes: Router, hosts: AllowedHosts) -> Router {
     routes.layer(middleware::from_fn(move |request, next| host::check(hosts.clone(), request, next)))
 }
 
-/// What is answered on each path. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress.
-pub fn routes(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>, parts: Parts) -> Router {
+/// What is answered on each path. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress, the page shows
+/// events of `sources`.
+pub fn routes(
+    state: Arc<dyn AgentState>,
+    ready: Arc<AtomicBool>,
+    parts: Parts,
+    sources: PageSources,
+) -> Router {
     recorder::handle();
+    let page = ui::routes(state.clone(), sources);
     let app = App {
         state,
         ready,
@@ -117,10 +127,7 @@ pub fn routes(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>, parts: Parts) 
         images: images::Images::default(),
     };
     Router::new()
-        .route(
-            Endpoint::Index.path(),
-            get(async || plain(Endpoint::Index, StatusCode::OK, endpoint::listing())),
-        )
+        .route(Endpoint::Index.path(), get(index))
         .route(Endpoint::Healthz.path(), get(healthz))
         .route(Endpoint::Readyz.path(), get(readyz))
         .route(Endpoint::Own.path(), get(own_metrics))
@@ -129,6 +136,7 @@ pub fn routes(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>, parts: Parts) 
         .route(Endpoint::Probes.path(), get(probe_metrics))
         .route(Endpoint::Summary.path(), get(stats_summary))
         .route(Endpoint::Pods.path(), get(pods))
+        .merge(page)
         .fallback(async || plain(Endpoint::Other, StatusCode::NOT_FOUND, "not found\n"))
         .with_state(Arc::new(app))
 }
@@ -137,6 +145,13 @@ fn plain(endpoint: Endpoint, status: StatusCode, text: impl Into<String>) -> Res
     let text = text.into();
     endpoint.answered(status, Instant::now(), text.len());
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+async fn index(headers: HeaderMap) -> Response {
+    match ui::wants_html(&headers) {
+        true => ui::to_page("ui/"),
+        false => plain(Endpoint::Index, StatusCode::OK, endpoint::listing()),
+    }
 }
 
 async fn healthz(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {

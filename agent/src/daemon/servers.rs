@@ -85,13 +85,14 @@ impl Servers {
         };
         let (state, journal): (Arc<dyn AgentState>, _) = (Arc::new(state), context.journal.clone());
         let streams = stream_sources(context.config);
+        let sources = http::PageSources { journal: journal.clone(), stopping: stopping.clone() };
         let grpc = grpc::serve_on(endpoints.socket, state.clone(), journal, streams, stopped());
         let grpc = context.runtime.spawn(grpc);
         let config = context.config;
         let names = config.http_allowed_hosts.iter().cloned();
         let hosts = http::AllowedHosts::new(names.chain([nodewarden_hierarchy::node_name(config)]));
         let parts = Parts::of_process().clone();
-        let routes = http::routes(state.clone(), ready.clone(), parts.clone());
+        let routes = http::routes(state.clone(), ready.clone(), parts.clone(), sources);
         let serving = match node_server::is_wanted(config) {
             true => Some(kubernetes::serving_certificate(context)?),
             false => None,

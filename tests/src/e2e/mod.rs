@@ -30,6 +30,7 @@ mod oom_score;
 mod oom_storm;
 mod own_process;
 mod packages;
+mod page;
 pub(crate) mod pods;
 pub(crate) mod pressure;
 pub(crate) mod probes;
@@ -133,6 +134,7 @@ pub fn tests() -> Vec<Test> {
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
+        &page::tests(),
         &packages::tests(),
         shipped_unit::TESTS,
         shutdown::TESTS,

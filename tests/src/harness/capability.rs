@@ -4,7 +4,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::{ClusterPrograms, Containerd, GuestPlan, Layout, PythonPlugin, systemd_answers};
+use crate::fixture::{
+    ClusterPrograms, Containerd, GuestPlan, Layout, PythonPlugin, chromium, systemd_answers,
+};
 
 /// Environment variable set by `nodewarden-guest`: this is a virtual machine that nothing but the tests uses.
 pub const OWN_MACHINE: &str = "NODEWARDEN_OWN_MACHINE";
@@ -51,6 +53,10 @@ pub enum Capability {
     Schedstat,
     Prometheus,
     Promtool,
+    /// A Chromium, installed or unpacked by `cargo xtask setup`.
+    Chromium,
+    /// axe-core, which finds what keeps people from using a page, as `cargo xtask setup` unpacks it.
+    Axe,
     /// Debian's package manager with the helpers of its packages' scripts, and overlay file systems.
     Dpkg,
     /// rpm, which `cargo xtask setup` unpacks, and overlay file systems.
@@ -154,6 +160,8 @@ impl Capability {
                 rpm_folder().map(drop).ok_or_else(|| "no rpm (`cargo xtask setup`)".into())
             }),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
+            Self::Chromium => chromium().map(drop).ok_or_else(|| "no chromium (`cargo xtask setup`)".into()),
+            Self::Axe => axe().map(drop).ok_or_else(|| "no axe-core (`cargo xtask setup`)".into()),
             Self::PythonGrpc => PythonPlugin::probe(),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
         }
@@ -235,10 +243,21 @@ fn overlay() -> Result<(), String> {
 
 /// Where `cargo xtask setup` unpacked rpm. `None` if it did not.
 pub fn rpm_folder() -> Option<PathBuf> {
+    in_tools("rpm", "usr/bin/rpm")
+}
+
+/// The script of axe-core that `cargo xtask setup` unpacked. `None` if it did not.
+pub fn axe() -> Option<PathBuf> {
+    in_tools("axe-core", "axe.min.js").map(|folder| folder.join("axe.min.js"))
+}
+
+/// The folder of this name below `tools`, next to the build or below the working directory, if it has this file.
+pub fn in_tools(name: &str, file: &str) -> Option<PathBuf> {
+    let tools = Path::new("tools").join(name);
     let next_to_build =
-        std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join("tools/rpm")));
-    let here = std::env::current_dir().ok().map(|folder| folder.join("target/tools/rpm"));
-    [here, next_to_build].into_iter().flatten().find(|folder| folder.join("usr/bin/rpm").is_file())
+        std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(&tools)));
+    let here = std::env::current_dir().ok().map(|folder| folder.join("target").join(&tools));
+    [here, next_to_build].into_iter().flatten().find(|folder| folder.join(file).is_file())
 }
 
 /// Path of a program of Debian's prometheus package: the one that `cargo xtask setup` unpacked next to the

@@ -1,8 +1,8 @@
 //! Why a test did not pass.
 
 use crate::fixture::{
-    AgentError, ApiError, BpfError, CgroupError, ClusterError, ContainerdError, GuestNodeError, HttpError,
-    LogindError, PrometheusError, RpcError, SlotMapsError, SystemctlError, WorkerError,
+    AgentError, ApiError, BpfError, BrowserError, CgroupError, ClusterError, ContainerdError, GuestNodeError,
+    HttpError, LogindError, PrometheusError, RpcError, SlotMapsError, SystemctlError, WorkerError,
 };
 
 /// Why a test ended early: it failed, or it cannot run on this machine.
@@ -35,6 +35,8 @@ pub enum Failure {
     Api(#[from] ApiError),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
+    #[error(transparent)]
+    Browser(#[from] BrowserError),
     #[error(transparent)]
     SlotMaps(#[from] SlotMapsError),
     #[error(transparent)]

@@ -10,7 +10,9 @@ mod parallel;
 mod process;
 mod runner;
 
-pub use capability::{Capability, GOLDEN, OWN_MACHINE, golden, lower_own_oom_score, rpm_folder, tool};
+pub use capability::{
+    Capability, GOLDEN, OWN_MACHINE, axe, golden, in_tools, lower_own_oom_score, rpm_folder, tool,
+};
 pub use context::{Context, Problems};
 pub use failure::Failure;
 pub use interrupt::clean_up_when_interrupted;

@@ -117,6 +117,16 @@ impl Layout {
         self.tools().join("helm")
     }
 
+    /// Debian's Chromium, unpacked: what of it the machine does not have.
+    pub fn chromium(&self) -> PathBuf {
+        self.tools().join("chromium")
+    }
+
+    /// npm's package of axe-core.
+    pub fn axe(&self) -> PathBuf {
+        self.tools().join("axe-core")
+    }
+
     /// What `cargo xtask dist` makes.
     pub fn dist(&self) -> PathBuf {
         self.target.join("dist")

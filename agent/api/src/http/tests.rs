@@ -3,10 +3,12 @@ use std::net::SocketAddr;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use super::*;
 use nodewarden_metrics::{fixture, parsed};
 use nodewarden_model::{Snapshot, Status};
+use nodewarden_storage::journal::{Journal, Limits};
 
 /// A server on a loopback port, and its shutdown signal.
 struct Server {
@@ -15,6 +17,7 @@ struct Server {
     parts: Parts,
     stop: oneshot::Sender<()>,
     ended: tokio::task::JoinHandle<()>,
+    _dir: tempfile::TempDir,
 }
 
 impl Server {
@@ -25,9 +28,13 @@ impl Server {
         let shutdown = async { stopped.await.unwrap_or_default() };
         let parts = Parts::default();
         let hosts = AllowedHosts::default();
-        let ended =
-            tokio::spawn(serve(listener, routes(state, ready.clone(), parts.clone()), hosts, shutdown));
-        Self { address, ready, parts, stop, ended }
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+        // The receiver keeps its value without the sender.
+        let sources = PageSources { journal, stopping: watch::channel(false).1 };
+        let routes = routes(state, ready.clone(), parts.clone(), sources);
+        let ended = tokio::spawn(serve(listener, routes, hosts, shutdown));
+        Self { address, ready, parts, stop, ended, _dir: dir }
     }
 
     /// Head and body of the response.
@@ -58,7 +65,7 @@ async fn every_listed_path_answers_and_is_counted() {
     assert!(head.starts_with("http/1.0 200"), "{head}");
     let listing = String::from_utf8(listing).unwrap();
     let paths: Vec<&str> = listing.lines().filter(|l| l.starts_with('/')).collect();
-    assert_eq!(paths.len(), 8);
+    assert_eq!(paths.len(), 9);
     for path in &paths {
         let (head, body) = server.get(path).await;
         assert!(head.starts_with("http/1.0 200"), "{path}: {head}");
@@ -227,7 +234,7 @@ async fn a_failed_response_aborts_the_connection() {
 async fn a_foreign_host_is_refused_on_every_path() {
     let server = Server::start(still(1)).await;
     let port = server.address.port();
-    for path in ["/", "/metrics", "/pods", "/healthz", "/nothing"] {
+    for path in ["/", "/metrics", "/pods", "/healthz", "/ui/", "/ui/app.js", "/nothing"] {
         let request =
             |host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let (head, body) = server.ask(&request(&format!("evil.example:{port}"))).await;
@@ -239,6 +246,9 @@ async fn a_foreign_host_is_refused_on_every_path() {
             assert!(!head.starts_with("http/1.1 421"), "{path} {own}: {head}");
         }
     }
+    let (head, _) =
+        server.ask("GET /ui/stream HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").await;
+    assert!(head.starts_with("http/1.1 421"), "{head}");
     // The other place of a name.
     let whole = "GET http://evil.example/pods HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(server.ask(whole).await.0.starts_with("http/1.1 421"));

@@ -1,0 +1,16 @@
+//! The page of the agent, in a headless Chromium.
+
+mod fixture;
+mod look;
+mod shown;
+mod use_of_it;
+
+use crate::harness::{Capability, Test};
+
+/// What every test of the page needs.
+const NEEDS: &[Capability] =
+    &[Capability::Root, Capability::Loopback, Capability::FullSpeed, Capability::Chromium];
+
+pub fn tests() -> Vec<Test> {
+    [shown::TESTS, use_of_it::TESTS, look::TESTS].concat()
+}
