@@ -45,6 +45,7 @@ const TEXTS: [(&str, &str); 24] = [
     ("migrating.md", include_str!("../../../docs/migrating.md")),
     ("node.md", include_str!("../../../docs/node.md")),
     ("observe.md", include_str!("../../../docs/observe.md")),
+    ("page.md", include_str!("../../../docs/page.md")),
     ("resources.md", include_str!("../../../docs/resources.md")),
     ("security.md", include_str!("../../../docs/security.md")),
     ("troubleshooting.md", include_str!("../../../docs/troubleshooting.md")),
