@@ -88,11 +88,8 @@ fn plan(words: &[String], root: &Path, bundle: &str) -> Option<Plan> {
         "images" | "gc" => Plan::Leave("needs a container runtime"),
         "undo" => Plan::Leave("is about the state of another agent"),
         "config" | "plan" => {
-            let files = arguments.iter().filter(|word| word.contains('/'));
-            match files.into_iter().find(|file| !root.join(file).exists()) {
-                Some(_) => Plan::Leave("names a file of an installation"),
-                None => Plan::Run(arguments, false),
-            }
+            let missing = arguments.iter().any(|word| word.contains('/') && !root.join(word).exists());
+            if missing { Plan::Leave("names a file of an installation") } else { Plan::Run(arguments, false) }
         }
         "bundle" => Plan::Run(vec!["bundle".into(), "--output".into(), bundle.into()], true),
         "events" if !has("--no-follow") => {
