@@ -23,7 +23,7 @@ pub const DOCUMENTS: &str = "usr/share/doc/nodewarden";
 pub const SHARED: &str = "usr/share/nodewarden";
 
 /// A document, and its name in the package.
-const TEXTS: [(&str, &str); 24] = [
+const TEXTS: [(&str, &str); 25] = [
     ("AUGMENT.md", include_str!("../../../docs/AUGMENT.md")),
     ("CHANGELOG.md", include_str!("../../../CHANGELOG.md")),
     ("CONFIGURATION.md", include_str!("../../../docs/CONFIGURATION.md")),
