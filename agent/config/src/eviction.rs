@@ -19,7 +19,8 @@ use crate::{duration, threshold};
 pub struct EvictionSettings {
     /// Hard and soft thresholds, with those of `allocatableMemory.available` where pods are enforced.
     pub thresholds: Vec<EvictionThreshold>,
-    /// Whether the file has thresholds other than the defaults. Mode augment takes those of the kubelet otherwise.
+    /// Whether the file has soft thresholds, or hard ones of memory or process ids other than the defaults. Mode augment takes
+    /// those of the kubelet otherwise.
     pub own_thresholds: bool,
     /// `evictionPressureTransitionPeriod`: how long a condition is kept after its last threshold was crossed (5 min).
     pub transition: Duration,
@@ -144,7 +145,7 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
         top.refuse_all(problems);
         Vec::new()
     });
-    let own_thresholds = texts.hard != defaults() || !texts.soft.is_empty();
+    let own_thresholds = of_memory(&texts.hard) != of_memory(&defaults()) || !texts.soft.is_empty();
     let default = EvictionSettings::default();
     let any = i64::from(i32::MIN)..=i64::from(i32::MAX);
     let grace = top.integer(MAX_POD_GRACE, "a whole number of seconds, -1 for no bound", &any);
@@ -162,6 +163,15 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
         ..default
     };
     (by_name(&texts), settings)
+}
+
+/// The thresholds of memory and process ids.
+fn of_memory(texts: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
+    let own = |name: &str| {
+        let signal = Signal::parse(name);
+        signal.is_some_and(Signal::is_of_memory)
+    };
+    texts.iter().filter(|(name, _)| own(name)).map(|(name, text)| (name.as_str(), text.as_str())).collect()
 }
 
 /// Reads the section, on top of the kubelet's keys.

@@ -60,6 +60,11 @@ impl Signal {
         self.into()
     }
 
+    /// Whether it is of memory or process ids, not of a disk.
+    pub fn is_of_memory(self) -> bool {
+        matches!(self, Self::MemoryAvailable | Self::AllocatableMemoryAvailable | Self::PidAvailable)
+    }
+
     /// The signal with this name of the kubelet; `None` if there is none.
     pub fn parse(name: &str) -> Option<Self> {
         name.parse().ok()

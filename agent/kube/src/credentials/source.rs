@@ -159,6 +159,9 @@ fn client(mut config: kube::Config, gate: &Gate) -> Result<kube::Client, KubeErr
     if config.root_cert.is_none() && config.cluster_url.scheme_str() == Some("http") {
         config.root_cert = Some(Vec::new());
     }
+    // Every part waits in its own way after a failure. A refused eviction (429) is an answer, which is not to be asked for
+    // fifteen times.
+    config.default_retry = false;
     let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
     Ok(builder.with_layer(&MapResponseLayer::new(starting::correct)).with_layer(gate).build())
 }

@@ -70,7 +70,7 @@ impl Evictions {
     }
 }
 
-/// The thresholds of the file, if they are not the defaults; else somewhat before the kubelet's.
+/// The thresholds of the file, if those of memory and process ids are not the defaults; else somewhat before the kubelet's.
 fn settings(context: Context<'_>) -> EvictionSettings {
     let (own, augment) = (&context.config.eviction, &context.config.augment);
     if own.own_thresholds {
@@ -82,10 +82,14 @@ fn settings(context: Context<'_>) -> EvictionSettings {
         note(context.journal, "KubeletConfigUnknown", message);
         KubeletEviction::default()
     });
-    let thresholds = kubelet.ahead(augment.eviction_margin, memory_bytes());
+    let mut thresholds = kubelet.ahead(augment.eviction_margin, memory_bytes());
+    thresholds.retain(|one| one.signal.is_of_memory());
     for own in &thresholds {
         info!("evicts when {} is less than {}, after {:?}", own.signal.name(), own.value, own.grace);
     }
+    // Of disks it is only shown what would be done.
+    let disks = own.thresholds.iter().filter(|one| !one.signal.is_of_memory());
+    thresholds.extend(disks.cloned());
     EvictionSettings { thresholds, max_pod_grace: bound(kubelet.max_pod_grace), ..own.clone() }
 }
 

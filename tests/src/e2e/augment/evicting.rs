@@ -34,7 +34,7 @@ pub enum Kind {
 pub struct Evicting<'c> {
     workers: BTreeMap<&'static str, Worker>,
     pods: BTreeMap<&'static str, (String, Group)>,
-    kubepods: Group,
+    burstable: Group,
     pub api: StandInApi,
     kubeconfig: PathBuf,
     root: TestRoot,
@@ -50,8 +50,9 @@ impl<'c> Evicting<'c> {
         let root = TestRoot::new(context)?;
         let kubepods = root.child("kubepods")?;
         kubepods.limit_memory(POOL_MIB * MIB)?;
+        let burstable = kubepods.child("burstable")?;
         let (workers, pods) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { workers, pods, kubepods, api, kubeconfig, root, context })
+        Ok(Self { workers, pods, burstable, api, kubeconfig, root, context })
     }
 
     /// Makes a pod, Burstable with a request of a MiB, without processes.
@@ -62,7 +63,7 @@ impl<'c> Evicting<'c> {
             Kind::Static => format!("0b0b0b0b{:08}{number:016}", std::process::id()),
             _ => format!("0b0b0b0b-{:04}-4222-8333-{number:012}", std::process::id() % 10_000),
         };
-        let group = self.kubepods.child("burstable")?.child(&format!("pod{uid}"))?;
+        let group = self.burstable.child(&format!("pod{uid}"))?;
         let letter = char::from(b'a' + u8::try_from(number % 6).unwrap_or(0));
         let container = group.child(&letter.to_string().repeat(64))?;
         let annotations = match kind {

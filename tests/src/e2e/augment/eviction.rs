@@ -122,7 +122,7 @@ fn audited(context: &Context) -> Result<(), Failure> {
     node.check_alive(&["of-manifest", "opted-out", "critical", "modest", "eater"])?;
     ensure_eq!(node.api.changes(), before, "changes at the API server");
     ensure!(node.api.asked("eater").is_empty(), "{:?}", node.api.asked("eater"));
-    let events = output_of(&agent, &["events", "--output", "json"])?;
+    let events = output_of(&agent, &["events", "--output", "json", "--since", "10m", "--no-follow"])?;
     ensure!(events.contains("WouldEvict"), "the journal does not have it: {events}");
     ensure!(metric(&agent, "nodewarden_would_evict_total", ("", ""))? >= 1.0, "it is not counted");
     ensure_eq!(metric(&agent, "kubelet_evictions", ("", ""))?, 0.0, "evictions");
