@@ -16,6 +16,7 @@ fn eviction(grace: Option<u64>) -> Eviction {
         message: "The node was low on resource: memory.".into(),
         grace: grace.map(seconds),
         condition: Some(NodeCondition::MemoryPressure),
+        killed: false,
     }
 }
 
