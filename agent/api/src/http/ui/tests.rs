@@ -131,8 +131,7 @@ fn every_file_that_is_named_is_there() {
     assert!(named.clone().count() >= 4);
     for file in files::all().iter().filter(|file| file.name.ends_with(".js")) {
         let text = std::str::from_utf8(file.bytes).unwrap();
-        let imports =
-            text.lines().filter_map(|line| Some(line.strip_prefix("import ")?.split("'./").nth(1)?));
+        let imports = text.lines().filter_map(|line| line.strip_prefix("import ")?.split("'./").nth(1));
         for name in imports.map(|rest| rest.trim_end_matches("';")).chain(named.clone()) {
             assert!(files::find(name).is_some(), "{} names {name}", file.name);
         }
