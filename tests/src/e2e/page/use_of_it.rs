@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     Test::new("page_says_that_the_agent_is_gone", gone).needs(NEEDS).timeout(120),
 ];
 
-const SELECTED: &str = "document.querySelector('#view-pods [aria-selected=true]')?.dataset.key ?? null";
+const SELECTED: &str = "(document.querySelector('#view-pods [aria-selected=true]')?.dataset.key ?? null)";
 const OPEN: &str = "document.getElementById('panel').open";
 
 /// Numbers choose the view, arrows a row, Enter opens it, Escape closes it and leads back.
