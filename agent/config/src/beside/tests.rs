@@ -83,9 +83,9 @@ fn somewhat_before_it() {
             &["memory.available 1100Mi 0", "allocatableMemory.available 1100Mi 0"],
         ),
         (
-            "evictionHard: {memory.available: 10%}",
+            "evictionHard: {memory.available: 25%}",
             0,
-            &["memory.available 1100Mi 0", "allocatableMemory.available 1100Mi 0"],
+            &["memory.available 2750Mi 0", "allocatableMemory.available 2750Mi 0"],
         ),
         (
             "{evictionHard: {memory.available: 100Mi}, enforceNodeAllocatable: []}",

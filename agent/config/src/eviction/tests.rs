@@ -76,6 +76,7 @@ nodewarden: {eviction: {restartEvicted: false, backOffSeconds: 1, maxBackOffSeco
     let seconds = Duration::from_secs;
     let expected = EvictionSettings {
         thresholds: config.eviction.thresholds.clone(),
+        own_thresholds: true,
         transition: seconds(30),
         max_pod_grace: seconds(45),
         restart_evicted: false,

@@ -13,16 +13,16 @@ pub(super) static OWN: &[(&str, &str)] = &[
         "BestEffort pods run only on CPUs that nobody else wants: Off, Audit or Enforce.",
     ),
     (
+        "nodewarden.augment.events",
+        "Kubernetes Events about OOM kills, crashed child processes and limits changed by others: Off, Audit (only in the journal) or Enforce.",
+    ),
+    (
         "nodewarden.augment.eviction",
         "Pods are evicted for memory and process ids, somewhat before the kubelet would: Off, Audit or Enforce.",
     ),
     (
         "nodewarden.augment.evictionMargin",
         "Bytes by which a threshold of memory is before the kubelet's, or a tenth of it, whichever is more.",
-    ),
-    (
-        "nodewarden.augment.events",
-        "Kubernetes Events about OOM kills, crashed child processes and limits changed by others: Off, Audit (only in the journal) or Enforce.",
     ),
     (
         "nodewarden.augment.kubeletConfig",
