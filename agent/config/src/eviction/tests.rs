@@ -84,7 +84,6 @@ nodewarden: {eviction: {restartEvicted: false, backOffSeconds: 1, maxBackOffSeco
         max_back_off: seconds(2),
         manifests_critical: true,
         own_limits: false,
-        own_thresholds: true,
         max_interval: seconds(5),
         min_interval: Duration::from_millis(5),
     };

@@ -27,7 +27,8 @@ async fn node(spec: Value, runtime: Fake) -> Node {
 
 fn evict(node: &Node, grace: Option<u64>, condition: Option<NodeCondition>) {
     let (reason, message) = ("Evicted".into(), "The node was low on resource: memory.".into());
-    let eviction = Eviction { reason, message, grace: grace.map(Duration::from_secs), condition, killed: false };
+    let eviction =
+        Eviction { reason, message, grace: grace.map(Duration::from_secs), condition, killed: false };
     node.orders.send(Order::Evict(eviction)).unwrap();
 }
 
