@@ -310,7 +310,9 @@ impl DiskWatch {
         let used = rank::figures(due.threshold.signal, layout, candidate).0;
         let expected = due.observed.available.saturating_add(used / 10 * 9);
         let is_enough = |available| due.is_met_by(available) || available >= expected;
-        let last = freed::space_back(|| self.available(due.threshold.signal), is_enough, freed::GONE).await;
+        let is_part = |available: u64| available >= due.observed.available.saturating_add(used / 2);
+        let available = || self.available(due.threshold.signal);
+        let last = freed::space_back(available, is_enough, is_part, freed::GONE).await;
         log.record_step("space back", began, format!("{last} available"));
         // Another pod is chosen only by what is counted from now on.
         shared.measurer.expire();
@@ -334,7 +336,8 @@ impl DiskWatch {
             }
         }
         let is_enough = |available| due.is_met_by(available);
-        freed::space_back(|| self.available(due.threshold.signal), is_enough, freed::GONE).await;
+        // How much it is, is not known any more.
+        freed::space_back(|| self.available(due.threshold.signal), is_enough, |_| true, freed::GONE).await;
         self.shared.measurer.expire();
     }
 

@@ -23,6 +23,9 @@ pub const LOOK: Duration = Duration::from_millis(50);
 /// The wait for freed space ends when so many readings in a row show no more than the one before them: 3 s with
 /// a runtime that answers at once.
 const STILL: u32 = 60;
+/// It lasts at least so long while none of the pod's space is back: on a busy machine a removed layer takes seconds
+/// until its space is free. A kubelet looks at its thresholds no more often (`monitoringInterval`).
+const UNSEEN: Duration = Duration::from_secs(10);
 
 /// Waits until the pod is `leaving` no more and its directory has no volumes, for at most `limit`.
 pub async fn files_gone(pod_dir: Option<PathBuf>, leaving: impl Fn() -> bool, limit: Duration) {
@@ -56,9 +59,14 @@ where
 }
 
 /// Waits until `is_enough` is available, or no more has become available for [`STILL`] readings, for at most
-/// `limit` and one reading. Returns what was available last. A file system frees large files gradually after
-/// their removal.
-pub async fn space_back<F>(available: impl Fn() -> F, is_enough: impl Fn(u64) -> bool, limit: Duration) -> u64
+/// `limit` and one reading. `is_part`: with so much available, some of the pod's space is back; before that it waits
+/// [`UNSEEN`]. Returns what was available last. A file system frees large files gradually after their removal.
+pub async fn space_back<F>(
+    available: impl Fn() -> F,
+    is_enough: impl Fn(u64) -> bool,
+    is_part: impl Fn(u64) -> bool,
+    limit: Duration,
+) -> u64
 where
     F: Future<Output = Option<u64>>,
 {
@@ -72,7 +80,8 @@ where
             }
         }
         (most, still) = if last > most { (last, 0) } else { (most, still + 1) };
-        if still >= STILL || began.elapsed() >= limit {
+        let is_over = still >= STILL && (is_part(most) || began.elapsed() >= UNSEEN);
+        if is_over || began.elapsed() >= limit {
             return last;
         }
         tokio::time::sleep(LOOK).await;
@@ -168,7 +177,7 @@ mod tests {
             readings.set(readings.get() + 1);
             Some(if readings.get() < 4 { 10 } else { 90 })
         };
-        assert_eq!(space_back(slow, |available| available >= 80, GONE).await, 90);
+        assert_eq!(space_back(slow, |available| available >= 80, |_| true, GONE).await, 90);
     }
 
     #[tokio::test(start_paused = true)]
@@ -178,7 +187,25 @@ mod tests {
             readings.set(readings.get() + 1);
             Some(readings.get().min(7))
         };
-        assert_eq!(space_back(read, |_| false, GONE).await, 7);
+        assert_eq!(space_back(read, |_| false, |available| available >= 7, GONE).await, 7);
         assert_eq!(readings.get(), 7 + u64::from(STILL));
+    }
+
+    /// A removed layer whose space comes back only after six seconds, while other pods use more and more.
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_goes_on_while_none_of_the_space_is_back() {
+        let began = Instant::now();
+        let late = async || {
+            let seconds = began.elapsed().as_secs();
+            Some(if seconds < 6 { 100 - seconds } else { 160 })
+        };
+        assert_eq!(
+            space_back(late, |available| available >= 170, |available| available >= 140, GONE).await,
+            160
+        );
+        assert!((8..12).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        let began = Instant::now();
+        assert_eq!(space_back(async || Some(90), |_| false, |available| available >= 140, GONE).await, 90);
+        assert_eq!(began.elapsed().as_secs(), UNSEEN.as_secs(), "it never comes back");
     }
 }
