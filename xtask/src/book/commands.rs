@@ -11,7 +11,7 @@ use nodewarden_testing::documents::{self, Document, Found};
 use crate::Cli;
 
 /// Programs whose lines no test checks, with the reason.
-const UNCHECKED: [(&str, &str); 16] = [
+const UNCHECKED: [(&str, &str); 17] = [
     ("curl", "the end-to-end test `documents` asks the agent for the same paths"),
     ("df", "a program of the system that only shows"),
     ("journalctl", "needs a systemd that runs the agent"),
@@ -19,6 +19,7 @@ const UNCHECKED: [(&str, &str); 16] = [
         "systemctl",
         "changes the services of the machine; the tests of packages do it in a machine of their own",
     ),
+    ("xdg-open", "needs a desktop; the end-to-end tests of the page open it in a browser"),
     ("kubectl", "needs a cluster with the agent as DaemonSet; files that it names are looked for"),
     // The block that makes an OOM kill in first-ten-minutes.md. The end-to-end tests `oom` make others.
     ("if", SCRIPT),
