@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::fixture::{
-    ClusterPrograms, Containerd, GuestPlan, Layout, PythonPlugin, chromium, systemd_answers,
+    ClusterPrograms, Containerd, GuestPlan, Layout, PythonPlugin, probe_chromium, systemd_answers,
 };
 
 /// Environment variable set by `nodewarden-guest`: this is a virtual machine that nothing but the tests uses.
@@ -160,7 +160,7 @@ impl Capability {
                 rpm_folder().map(drop).ok_or_else(|| "no rpm (`cargo xtask setup`)".into())
             }),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
-            Self::Chromium => chromium().map(drop).ok_or_else(|| "no chromium (`cargo xtask setup`)".into()),
+            Self::Chromium => probe_chromium(),
             Self::Axe => axe().map(drop).ok_or_else(|| "no axe-core (`cargo xtask setup`)".into()),
             Self::PythonGrpc => PythonPlugin::probe(),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
