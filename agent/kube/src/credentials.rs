@@ -66,7 +66,8 @@ pub struct State {
     pub validity: Option<Validity>,
 }
 
-/// The connection of the node of this name. Requests that are not about the name itself wait until it is claimed
+/// The connection of the node of this name. `repeats`: its client repeats requests by itself after a refusal for want of
+/// time (429), when the API server asks it to. Requests that are not about the name itself wait until it is claimed
 /// ([`crate::gate`]).
 ///
 /// # Errors
@@ -74,9 +75,10 @@ pub struct State {
 pub async fn connect(
     settings: &KubernetesSettings,
     node: &str,
+    repeats: bool,
 ) -> Result<(Connection, Credentials), KubeError> {
     let claimed = watch::Sender::new(false);
-    let source = Source::new(settings, Gate::new(claimed.subscribe()));
+    let source = Source::new(settings, Gate::new(claimed.subscribe()), repeats);
     let (client, state) = read(&source, None).await?.ok_or(KubeError::Panicked)?;
     let (clients, followed) = watch::channel(client);
     let identified = watch::Sender::new(!state.bootstrap);

@@ -54,8 +54,11 @@ pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, 
         return Ok(None);
     }
     let node = node_name(config);
-    let (connection, credentials) = runtime.block_on(credentials::connect(&config.kubernetes, &node))?;
-    if config.mode == Mode::Augment {
+    // A refused eviction (429) is an answer, which is not to be asked for fifteen times; only mode augment asks for evictions.
+    let is_beside = config.mode == Mode::Augment;
+    let connecting = credentials::connect(&config.kubernetes, &node, !is_beside);
+    let (connection, credentials) = runtime.block_on(connecting)?;
+    if is_beside {
         connection.beside_a_kubelet();
         info!(node, "a kubelet keeps this node: its pods are followed at the API server");
     } else {

@@ -29,17 +29,19 @@ pub struct Source {
     rotate: bool,
     store: Store,
     gate: Gate,
+    repeats: bool,
 }
 
 impl Source {
-    /// By the settings; clients that it makes are behind the gate.
-    pub fn new(settings: &KubernetesSettings, gate: Gate) -> Self {
+    /// By the settings; clients that it makes are behind the gate, and repeat requests after a 429 if `repeats`.
+    pub fn new(settings: &KubernetesSettings, gate: Gate, repeats: bool) -> Self {
         Self {
             kubeconfig: settings.kubeconfig.clone(),
             bootstrap: settings.bootstrap_kubeconfig.clone(),
             rotate: settings.rotate_certificates,
             store: Store::client(&settings.cert_dir),
             gate,
+            repeats,
         }
     }
 
@@ -91,7 +93,7 @@ impl Source {
         let config = Handle::current()
             .block_on(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()));
         let gate = if bootstrap { self.gate.of_bootstrap() } else { self.gate.clone() };
-        let client = client(config.map_err(fail)?, &gate)?;
+        let client = client(config.map_err(fail)?, &gate, self.repeats)?;
         Ok(Some((client, State { digest, bootstrap, validity })))
     }
 
@@ -103,7 +105,10 @@ impl Source {
         if known == Some(digest) {
             return Ok(None);
         }
-        Ok(Some((client(config, &self.gate)?, State { digest, bootstrap: false, validity: None })))
+        Ok(Some((
+            client(config, &self.gate, self.repeats)?,
+            State { digest, bootstrap: false, validity: None },
+        )))
     }
 
     /// The kubeconfig, or that for bootstrapping if it does not exist or its certificate has ended
@@ -154,14 +159,12 @@ impl Source {
     }
 }
 
-fn client(mut config: kube::Config, gate: &Gate) -> Result<kube::Client, KubeError> {
+fn client(mut config: kube::Config, gate: &Gate, repeats: bool) -> Result<kube::Client, KubeError> {
     // Without TLS there is nothing to verify: a machine without certificates of authorities will do.
     if config.root_cert.is_none() && config.cluster_url.scheme_str() == Some("http") {
         config.root_cert = Some(Vec::new());
     }
-    // Every part waits in its own way after a failure. A refused eviction (429) is an answer, which is not to be asked for
-    // fifteen times.
-    config.default_retry = false;
+    config.default_retry = repeats;
     let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
     Ok(builder.with_layer(&MapResponseLayer::new(starting::correct)).with_layer(gate).build())
 }

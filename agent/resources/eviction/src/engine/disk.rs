@@ -336,8 +336,8 @@ impl DiskWatch {
             }
         }
         let is_enough = |available| due.is_met_by(available);
-        // How much it is, is not known any more.
-        freed::space_back(|| self.available(due.threshold.signal), is_enough, |_| true, freed::GONE).await;
+        // How much it is, is not known any more: nothing says that some of it is back.
+        freed::space_back(|| self.available(due.threshold.signal), is_enough, |_| false, freed::GONE).await;
         self.shared.measurer.expire();
     }
 
