@@ -118,6 +118,8 @@ pub struct Config {
     pub node_name: Option<String>,
     /// When the kernel measures the run time of each eBPF program.
     pub program_stats: ProgramStats,
+    /// Whether the agent gives up what it may do and does not need once it has started.
+    pub drop_privileges: bool,
     /// Also attaches empty programs, as baseline for `cargo xtask bench overhead`.
     pub bench_empty_programs: bool,
     /// The node's cgroups: the kubelet's keys.

@@ -53,6 +53,7 @@ pub fn take(
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
     let program_stats =
         f.choice("programStats", &["Always", "Sampled", "Off"], false).unwrap_or(ProgramStats::Sampled);
+    let drop_privileges = f.flag("dropPrivileges", true);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let runtime_cgroups = cgroup_path::take(&mut f, "runtimeCgroups");
     let pod_settings = pods::take_own(&mut f, taken.pods);
@@ -86,6 +87,7 @@ pub fn take(
         reconcile,
         node_name,
         program_stats,
+        drop_privileges,
         bench_empty_programs,
         node: NodeSettings { runtime_cgroups, ..taken.node },
         pods: pod_settings,

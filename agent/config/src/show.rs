@@ -56,6 +56,7 @@ impl Config {
         map.put("crashLoopBackOffResetSeconds", self.pods.backoff_reset.as_secs());
         map.put_some("nodeName", self.node_name.clone());
         map.put("programStats", self.program_stats.name());
+        map.put("dropPrivileges", self.drop_privileges);
         map.put_some("benchEmptyPrograms", self.bench_empty_programs.then_some(true));
         let mut journal = Map::default();
         journal.put("memoryEvents", self.journal.memory_events as u64);

@@ -299,6 +299,7 @@ pub fn status() -> Status {
             ],
             ..HierarchyStatus::default()
         }),
+        privileges: nodewarden_model::fixture::privileges(),
     }
 }
 

@@ -61,7 +61,10 @@ pub use pod::{
 };
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
 pub use reason::{EndReason, PodReason, Waiting, WaitingReason};
-pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, TopicStatus};
+pub use status::{
+    AgentCost, DenialCount, EventCounts, HeldCapability, HookState, Privileges, ProgramCost, Status,
+    TopicStatus,
+};
 pub use system::SystemCgroups;
 pub use topics::*;
 pub use usage::{

@@ -119,6 +119,34 @@ pub struct Status {
     pub device_denials: Vec<DenialCount>,
     /// The managed cgroup hierarchy; `None` in mode observe.
     pub hierarchy: Option<HierarchyStatus>,
+    /// What the agent may do.
+    pub privileges: Privileges,
+}
+
+/// What the agent may do, as the kernel says of all its threads together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Privileges {
+    /// The capabilities that a thread can use.
+    pub capabilities: Vec<HeldCapability>,
+    /// The most that programs started by the agent can have.
+    pub bounding: Vec<String>,
+    /// The capabilities that were given up after the start.
+    pub given_up: Vec<String>,
+    /// Whether programs that it starts get no privileges by their files (`no_new_privs`).
+    pub no_new_privileges: bool,
+    /// How many system calls are refused in every thread; 0 without a filter.
+    pub refused_calls: u32,
+    /// Why something was not given up; empty if everything was that is not needed.
+    pub problem: String,
+}
+
+/// A capability that the agent holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldCapability {
+    /// `CAP_BPF`.
+    pub name: String,
+    /// What it is needed for; empty if nothing needs it.
+    pub why: String,
 }
 
 /// Accesses of a pod to a device that was not allocated to it, since its access control began.

@@ -1,6 +1,7 @@
 //! `nodewarden status`: which parts work, which are off and why, and the agent's own resource usage.
 
 mod pressure;
+mod privileges;
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -93,6 +94,9 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     let _ = writeln!(out, "journal    {} events in memory{errors}", s.journal_events);
     let (cpu, rss, maps) = (s.cpu_seconds, bytes(s.resident_bytes), bytes(s.map_bytes));
     let _ = writeln!(out, "cost       {cpu:.2} CPU seconds, {rss} resident, {maps} in eBPF maps");
+    if let Some(own) = &s.privileges {
+        privileges::lines(&mut out, own);
+    }
     for warning in &s.warnings {
         let _ = writeln!(out, "warning    {warning}");
     }
@@ -102,6 +106,11 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
 
     if let Some(own) = &s.pressure {
         pressure::table(&mut out, own);
+    }
+    if let Some(own) = s.privileges.as_ref().filter(|own| !own.capabilities.is_empty()) {
+        let mut held = vec![row(&["CAPABILITY", "FOR"])];
+        held.extend(own.capabilities.iter().map(|c| row(&[&c.name, privileges::why(c)])));
+        let _ = write!(out, "\n{}", table(&held, &[left, left]));
     }
     let mut topics = vec![row(&["TOPIC", "STATE", "REASON"])];
     topics.extend(s.topics.iter().map(|t| row(&[&t.topic, &t.state, &t.reason])));
@@ -240,6 +249,7 @@ fn json(s: &GetStatusResponse) -> serde_json::Value {
         "warnings": s.warnings,
         "journalEvents": s.journal_events,
         "journalWriteErrors": s.journal_write_errors,
+        "privileges": s.privileges.as_ref().map(privileges::json),
         "pressure": s.pressure.as_ref().map(pressure::json),
         "hierarchy": s.hierarchy.as_ref().map(hierarchy_json),
         "pods": s.pods.as_ref().map(|p| json!({
@@ -271,6 +281,8 @@ mod tests {
             "nodewarden 0.1.0 in mode observe, up 1m30s\n",
             "cgroups    hybrid: cpu (v1), memory (v1)\n",
             "warning    journal: disk full\n",
+            "privileges none by programs' files, 50 system calls refused; given up: CAP_SYSLOG, CAP_PERFMON\n",
+            "CAP_BPF     read maps\n",
             "cpu      on\n",
             "network  off    cgroup_skb: operation not permitted\n",
             "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
@@ -295,6 +307,7 @@ mod tests {
         assert_eq!(json["programs"][0]["meanNs"], 150);
         assert_eq!(json["topics"][1]["state"], "off");
         assert_eq!(json["cost"]["cpuSeconds"], 1.25);
+        assert_eq!(json["privileges"]["capabilities"][0]["name"], "CAP_BPF");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::context::Context;
 use super::error::DaemonError;
 use super::node_parts::NodeParts;
 use super::observation::Observation;
+use super::privileges::Privileges;
 use super::process::Signals;
 use super::servers::{Endpoints, Servers};
 use super::state::State;
@@ -104,12 +105,15 @@ impl App {
             _ => (observe::start(context, wakeups, observe::Evicting::shown(context)), None),
         };
         let upkeep = Upkeep::start(config, observer)?;
-        let state = State::new(context, &node);
+        footprint::trim();
+        page_map::map_page_by_page();
+        // Everything is open that needs more. What is started from here on has no more than this thread.
+        let privileges = Privileges::settle(config, observer);
+        let state = State::new(context, &node, privileges);
         let servers = Servers::start(context, endpoints, state, adoption)?;
         info!(socket = %config.socket.display(), http = %config.http_address, "watching");
         let watchdog = Watchdog::start(Parts::of_process())?;
         footprint::trim();
-        page_map::map_page_by_page();
         Ok(Self { watchdog, servers, upkeep, node, credentials, observation, journal })
     }
 

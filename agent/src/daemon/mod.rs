@@ -26,6 +26,7 @@ mod observe;
 mod observer;
 mod page_map;
 mod pod_reports;
+mod privileges;
 mod process;
 mod resource_managers;
 mod servers;

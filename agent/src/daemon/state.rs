@@ -10,6 +10,7 @@ use super::context::Context;
 use super::exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use super::node_parts::NodeParts;
 use super::observer::Observer;
+use super::privileges::Privileges;
 use super::resource_managers;
 use super::system_cgroups::SystemCgroupLookup;
 use nodewarden_devices::{Devices, Enforcer};
@@ -43,11 +44,13 @@ pub struct State {
     managers: Option<ResourceManagers>,
     system_cgroups: SystemCgroupLookup,
     set_aside: Option<SetAside>,
+    privileges: Privileges,
 }
 
 impl State {
-    pub fn new(context: Context<'_>, node: &NodeParts) -> Self {
+    pub fn new(context: Context<'_>, node: &NodeParts, privileges: Privileges) -> Self {
         Self {
+            privileges,
             observer: context.observer.clone(),
             journal: context.journal.clone(),
             pods: context.pods.clone(),
@@ -118,6 +121,7 @@ impl AgentState for State {
             journal_write_errors: journal.write_errors,
             device_denials: self.enforcer.as_ref().map(Enforcer::denials).unwrap_or_default(),
             hierarchy: self.hierarchy.as_ref().map(|status| status.lock().clone()),
+            privileges: self.privileges.now(),
         }
     }
 

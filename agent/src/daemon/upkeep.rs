@@ -53,6 +53,11 @@ impl Upkeep {
         let pace =
             Pace { sample: config.sample, retention: config.retention, program_stats: config.program_stats };
         let (stop, stopped) = mpsc::channel();
+        // At once: what it takes may be given up once the agent has started.
+        if let (ProgramStats::Always, Some(kernel)) = (config.program_stats, observer.kernel.lock().as_mut())
+        {
+            kernel.measure(true);
+        }
         let observer = observer.clone();
         let part = parts::register("upkeep", LIMIT);
         let thread = thread::Builder::new()

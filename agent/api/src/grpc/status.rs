@@ -6,8 +6,8 @@ use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::{device, pressure, time};
 use nodewarden_model::{
-    AgentState, DevicesView, HierarchyStatus, NodeResource, PodCgroup, PodPhase, PodView, PressureView,
-    Status,
+    AgentState, DevicesView, HeldCapability, HierarchyStatus, NodeResource, PodCgroup, PodPhase, PodView,
+    PressureView, Privileges, Status,
 };
 
 /// The answer to GetStatus.
@@ -93,9 +93,22 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         journal_write_errors: status.journal_write_errors,
         programs_measured_seconds: status.programs_measured_seconds,
         hierarchy: status.hierarchy.map(hierarchy),
+        privileges: Some(privileges(status.privileges)),
         pods: None,
         devices: Vec::new(),
         pressure: None,
+    }
+}
+
+fn privileges(own: Privileges) -> proto::Privileges {
+    let held = |own: HeldCapability| proto::HeldCapability { name: own.name, why: own.why };
+    proto::Privileges {
+        capabilities: own.capabilities.into_iter().map(held).collect(),
+        bounding: own.bounding,
+        given_up: own.given_up,
+        no_new_privileges: own.no_new_privileges,
+        refused_calls: own.refused_calls,
+        problem: own.problem,
     }
 }
 

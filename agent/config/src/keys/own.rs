@@ -82,6 +82,10 @@ pub(super) static OWN: &[(&str, &str)] = &[
     ("nodewarden.devices.kubeletDir", "The kubelet's --root-dir."),
     ("nodewarden.devices.pluginTimeoutSeconds", "Time limit in seconds of one call to a plugin."),
     ("nodewarden.devices.privilegedEnforcement", "As enforcement, for pods with a privileged container."),
+    (
+        "nodewarden.dropPrivileges",
+        "Whether the agent, once it has started, gives up the capabilities that its mode does not need and has dangerous system calls refused.",
+    ),
     ("nodewarden.eviction", "Eviction beyond the kubelet's keys."),
     (
         "nodewarden.eviction.backOffSeconds",
