@@ -33,6 +33,7 @@ mod packages;
 mod page;
 pub(crate) mod pods;
 pub(crate) mod pressure;
+mod privileges;
 pub(crate) mod probes;
 mod process;
 mod programs;
@@ -124,6 +125,7 @@ pub fn tests() -> Vec<Test> {
         limits::TESTS,
         oom_storm::TESTS,
         own_process::TESTS,
+        privileges::TESTS,
         cgroup_life::TESTS,
         process::TESTS,
         cpu::TESTS,

@@ -4,6 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nodewarden_machine::privileges::Capability as Privilege;
+
+use super::privileges;
 use super::support::eventually;
 use crate::fixture::{Client, free_port, systemctl};
 use crate::harness::{Capability, Context, Failure, Problems, Test};
@@ -114,6 +117,13 @@ fn everything_on(context: &Context) -> Result<(), Failure> {
     let pid = run(&["show", "--property=MainPID", "--value", &unit])?;
     let niced = niced_threads(pid.trim())?;
     ensure!(niced >= 2, "{niced} threads have nice −20: the two readers of events should have it");
+    let number = pid.trim().parse().map_err(|_| Failure::Unexpected(format!("MainPID is {pid:?}")))?;
+    let client = Client::connect(&socket())?;
+    let held = privileges::check(number, &client)?;
+    ensure!(
+        !held.has(Privilege::CapPerfmon) && !held.has(Privilege::CapNetAdmin),
+        "held after the start: {held}"
+    );
     let active = run(&["show", "--property=NRestarts", "--value", &unit])?;
     ensure_eq!(active.trim(), "0", "restarts of the unit");
     Ok(())
