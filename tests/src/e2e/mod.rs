@@ -42,6 +42,7 @@ mod refused;
 mod resource_managers;
 mod shipped_unit;
 mod shutdown;
+pub(crate) mod stand_in;
 pub(crate) mod support;
 mod systemd_driver;
 mod systemd_driver_life;
@@ -120,6 +121,7 @@ pub fn tests() -> Vec<Test> {
         journal::TESTS,
         &newer_api::tests(),
         &pods::tests(),
+        stand_in::TESTS,
         &resource_managers::tests(),
         &probes::tests(),
         &devices::tests(),
