@@ -15,6 +15,7 @@ mod pods;
 mod probes;
 mod scrape;
 mod statistics;
+mod thousand;
 mod throttle;
 
 use std::path::PathBuf;
@@ -50,13 +51,13 @@ pub struct Run<'a> {
 /// Sizes that replace the default ones.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// For `pods`, `node` and `devices`: number of pods at most; for `probes`: number of pods with 50 containers each
+    /// For `pods`, `node`, `devices` and `thousand`: number of pods at most; for `probes`: number of pods with 50 containers each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
     /// For `pods` and `node`: how often one pod is started and ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
-    /// For `pods` and `node`: how long idle pods are measured; for `probes`: how long the probes are measured
+    /// For `pods`, `node` and `thousand`: how long idle pods are measured; for `probes`: how long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
 }
@@ -82,6 +83,7 @@ const BENCHES: &[&dyn Bench] = &[
     &eviction::Eviction,
     &disk_use::DiskUse,
     &throttle::Throttle,
+    &thousand::Thousand,
 ];
 
 /// Measures nodewarden on this machine and compares the figures with their bounds. Needs root.

@@ -43,6 +43,7 @@ mod refused;
 mod resource_managers;
 mod shipped_unit;
 mod shutdown;
+pub(crate) mod stand_in;
 pub(crate) mod support;
 mod systemd_driver;
 mod systemd_driver_life;
@@ -137,6 +138,7 @@ pub fn tests() -> Vec<Test> {
         late::TESTS,
         &newer_api::tests(),
         &pods::tests(),
+        stand_in::TESTS,
         &resource_managers::tests(),
         &probes::tests(),
         &devices::tests(),

@@ -1,0 +1,165 @@
+//! What an agent uses with a number of pods.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::bench::Run;
+use crate::bench::pods::CpuByThread;
+use crate::e2e::stand_in::fixture::{CONTAINERS, Scale};
+use crate::ensure;
+use crate::fixture::RuntimeFaults;
+use crate::harness::Failure;
+
+/// Names of figures that have bounds.
+pub const MEMORY: &str = "memory without eBPF maps";
+pub const IDLE_CPU: &str = "idle CPU";
+/// Pause after the start, in which the agent has time to finish.
+const REST: Duration = Duration::from_secs(10);
+/// Scrapes, and those before that are a warm-up.
+const SCRAPES: usize = 20;
+const WARM_UP: usize = 3;
+/// Interval of the scrapes: longer than the agent shares a reading between callers.
+const BETWEEN: Duration = Duration::from_millis(60);
+/// Limits in seconds for starting and ending all pods.
+const LIMIT: u64 = 300;
+
+/// The figures of one number of pods.
+pub struct Measured {
+    /// Seconds until every container ran.
+    pub start_s: f64,
+    /// The agent's CPU seconds for that.
+    pub start_cpu_s: f64,
+    pub memory_mb: f64,
+    /// CPU seconds a minute.
+    pub idle_cpu: f64,
+    /// How often a thread of the agent gave the CPU up by itself, a minute.
+    pub wakes: f64,
+    /// Calls to the runtime a minute.
+    pub calls: f64,
+    /// The agent's CPU time for a scrape.
+    pub scrape_cpu_ms: f64,
+    pub scrapes_ms: Vec<f64>,
+    pub descriptors: f64,
+    pub threads: f64,
+}
+
+impl Measured {
+    /// Every figure with one value: name, unit and value.
+    pub fn values(&self) -> [(&'static str, &'static str, f64); 9] {
+        [
+            ("start of all pods", "s", self.start_s),
+            ("CPU for the start", "s", self.start_cpu_s),
+            (MEMORY, "MB", self.memory_mb),
+            (IDLE_CPU, "s/min", self.idle_cpu),
+            ("wake-ups when idle", "/min", self.wakes),
+            ("calls to the runtime when idle", "/min", self.calls),
+            ("CPU for a scrape", "ms", self.scrape_cpu_ms),
+            ("open descriptors", "", self.descriptors),
+            ("threads", "", self.threads),
+        ]
+    }
+}
+
+/// Starts so many pods, measures, and ends them.
+pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured, Failure> {
+    let limit = run.context.patiently(LIMIT);
+    run.progress(&format!("{pods} pods: start"));
+    let scale = Scale::new(run.context, &pods.to_string(), RuntimeFaults::default())?;
+    let agent = scale.agent();
+    let before = agent.cpu_time()?;
+    let start_s = scale.start(pods, limit)?.as_secs_f64();
+    let start_cpu_s = (agent.cpu_time()? - before).as_secs_f64();
+    std::thread::sleep(REST);
+
+    run.progress(&format!("{pods} pods: idle for {idle_seconds} s"));
+    let (threads, calls, switches) = (CpuByThread::of(agent.pid()), calls(&scale)?, switches(agent.pid()));
+    let before = agent.cpu_time()?;
+    let idle = Duration::from_secs(idle_seconds);
+    std::thread::sleep(idle);
+    let minutes = idle.as_secs_f64() / 60.0;
+    let idle_cpu = (agent.cpu_time()? - before).as_secs_f64() / minutes;
+    let wakes = self::switches(agent.pid()).saturating_sub(switches) as f64 / minutes;
+    let by_thread = threads.since(agent.pid(), idle);
+    let calls = self::calls(&scale)?.saturating_sub(calls) as f64 / minutes;
+    run.progress(&format!("{pods} pods: CPU by thread, ms a minute: {by_thread}"));
+    let memory_mb = agent.client()?.status()?.resident_bytes as f64 / 1e6;
+    let count = |kind: &str| count(agent.pid(), kind);
+    let (descriptors, threads) = (count("fd")?, count("task")?);
+
+    run.progress(&format!("{pods} pods: scrapes"));
+    let (scrapes_ms, scrape_cpu_ms) = scrapes(&scale, pods)?;
+    run.progress(&format!("{pods} pods: end"));
+    scale.clear(limit)?;
+    Ok(Measured {
+        start_s,
+        start_cpu_s,
+        memory_mb,
+        idle_cpu,
+        wakes,
+        calls,
+        scrape_cpu_ms,
+        scrapes_ms,
+        descriptors,
+        threads,
+    })
+}
+
+fn scrapes(scale: &Scale<'_>, pods: usize) -> Result<(Vec<f64>, f64), Failure> {
+    let agent = scale.agent();
+    let (mut times, mut before) = (Vec::new(), Duration::ZERO);
+    for number in 0..WARM_UP + SCRAPES {
+        if number == WARM_UP {
+            before = agent.cpu_time()?;
+        }
+        let response = agent.get("/metrics/cadvisor")?;
+        ensure!(response.status == 200, "/metrics/cadvisor answers {}", response.status);
+        if number >= WARM_UP {
+            times.push(response.took.as_secs_f64() * 1e3);
+        } else if number == 0 {
+            let text = response.text();
+            let of_pods = |line: &&str| {
+                line.starts_with("container_memory_usage_bytes{") && line.contains("pod=\"pod-")
+            };
+            let found = text.lines().filter(of_pods).count();
+            let wanted = pods * CONTAINERS;
+            ensure!(found >= wanted, "{found} of {wanted} containers are in the answer");
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    let cpu = (agent.cpu_time()? - before).as_secs_f64() * 1e3 / SCRAPES as f64;
+    Ok((times, cpu))
+}
+
+fn calls(scale: &Scale<'_>) -> Result<u64, Failure> {
+    Ok(scale.runtime().notes()?.calls.values().sum())
+}
+
+/// The entries of a directory of the process: its descriptors or threads.
+fn count(pid: u32, kind: &str) -> Result<f64, Failure> {
+    let path = PathBuf::from(format!("/proc/{pid}/{kind}"));
+    Ok(std::fs::read_dir(&path).map_err(Failure::file(&path))?.count() as f64)
+}
+
+/// Voluntary context switches of a process's threads. Threads that have ended are missing.
+fn switches(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    status.filter_map(|text| voluntary(&text)).sum()
+}
+
+fn voluntary(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_read_from_the_status() {
+        let text = "Threads:\t3\nvoluntary_ctxt_switches:\t77\nnonvoluntary_ctxt_switches:\t5\n";
+        assert_eq!(voluntary(text), Some(77));
+        assert_eq!(voluntary("Threads:\t3\n"), None);
+        let _some = switches(std::process::id());
+    }
+}

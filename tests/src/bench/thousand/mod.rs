@@ -1,0 +1,120 @@
+//! Bench of scale: pods of two containers each, up to a thousand, started from manifests in mode manage against a runtime
+//! stand-in in a process of its own, whose cost is not the agent's. Cgroups and processes are real. Each number of pods has
+//! an agent of its own. Printed are the figures, and with which power of the number of pods each one grows.
+
+mod growth;
+mod measure;
+
+use super::{Bench, Bound, Figure, Run};
+use crate::harness::Failure;
+use growth::exponent;
+use measure::{Measured, measure};
+
+pub struct Thousand;
+
+/// Numbers of pods, on a full and on a quick run.
+const PODS: [&[usize]; 2] = [&[10, 100, 250, 1000], &[10, 50]];
+/// How long idle pods are measured, in seconds: with the most pods, and with fewer.
+const IDLE_MOST: u64 = 300;
+const IDLE_FEWER: u64 = 60;
+const IDLE_QUICK: u64 = 20;
+/// No figure may grow with a higher power of the number of pods.
+const EXPONENT: f64 = 1.05;
+/// Bounds at numbers of pods: memory in MB, and CPU seconds a minute.
+const MEMORY_MB: [(usize, f64); 2] = [(100, 14.0), (1000, 30.0)];
+const IDLE_CPU: [(usize, f64); 2] = [(100, 0.05), (1000, 0.2)];
+/// At numbers of containers: p50 of a scrape in milliseconds.
+const SCRAPE_MS: [(usize, f64); 2] = [(100, 3.0), (1000, 15.0)];
+
+impl Bench for Thousand {
+    fn name(&self) -> &'static str {
+        "thousand"
+    }
+
+    fn about(&self) -> &'static str {
+        "10 to 1,000 pods on a stand-in for a runtime: start, memory, idle CPU, scrapes, and how each grows"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let sizes = match run.sizes.pods {
+            Some(most) => PODS[0].iter().copied().filter(|pods| *pods < most).chain([most]).collect(),
+            None => PODS[usize::from(run.quick)].to_vec(),
+        };
+        let most = sizes.last().copied().unwrap_or_default();
+        let mut all = Vec::new();
+        for pods in sizes {
+            let usual = if pods == most { IDLE_MOST } else { IDLE_FEWER };
+            let idle = run.sizes.idle.unwrap_or(if run.quick { IDLE_QUICK } else { usual });
+            all.push((pods, measure(run, pods, idle)?));
+        }
+        let mut figures: Vec<Figure> = all.iter().flat_map(|(pods, one)| of_size(*pods, one)).collect();
+        figures.extend(of_growth(&all));
+        Ok(figures)
+    }
+}
+
+fn bound_at(bounds: &[(usize, f64)], number: usize) -> Bound {
+    bounds.iter().find(|(at, _)| *at == number).map_or(Bound::NONE, |(_, bound)| Bound::p50(*bound))
+}
+
+fn of_size(pods: usize, measured: &Measured) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = measured
+        .values()
+        .into_iter()
+        .map(|(name, unit, value)| {
+            let bound = match name {
+                measure::MEMORY => bound_at(&MEMORY_MB, pods),
+                measure::IDLE_CPU => bound_at(&IDLE_CPU, pods),
+                _ => Bound::NONE,
+            };
+            Figure::one("thousand", format!("{name}, {pods} pods"), unit, value, bound)
+        })
+        .collect();
+    let (name, bound) =
+        (format!("GET /metrics/cadvisor, {} containers", pods * 2), bound_at(&SCRAPE_MS, pods * 2));
+    figures.push(Figure::of("thousand", name, "ms", &measured.scrapes_ms, bound));
+    figures
+}
+
+/// The exponents of what grows, from the smallest number of pods to the largest.
+fn of_growth(all: &[(usize, Measured)]) -> Vec<Figure> {
+    let [(few, first), .., (many, last)] = all else { return Vec::new() };
+    let pairs = first.values().into_iter().zip(last.values());
+    pairs
+        .filter_map(|((name, _, before), (_, _, after))| {
+            let exponent = exponent((*few as f64, before), (*many as f64, after))?;
+            let name = format!("exponent, {name}, {few} to {many} pods");
+            Some(Figure::one("thousand", name, "power", exponent, Bound::p50(EXPONENT)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_hold_at_their_numbers_and_growth_is_judged() {
+        let measured = |factor: f64| Measured {
+            start_s: factor,
+            start_cpu_s: factor,
+            memory_mb: 15.0,
+            idle_cpu: 0.01 * factor,
+            wakes: 10.0,
+            calls: 1.0,
+            scrape_cpu_ms: factor,
+            scrapes_ms: vec![4.0],
+            descriptors: factor,
+            threads: 9.0,
+        };
+        let missed = |figures: Vec<Figure>| -> Vec<String> {
+            figures.into_iter().filter(|figure| !figure.holds).map(|figure| figure.name).collect()
+        };
+        assert_eq!(missed(of_size(100, &measured(1.0))), ["memory without eBPF maps, 100 pods"]);
+        assert!(missed(of_size(250, &measured(1.0))).is_empty());
+        assert!(missed(of_growth(&[(10, measured(1.0)), (100, measured(10.0))])).is_empty());
+        let missed = missed(of_growth(&[(10, measured(1.0)), (100, measured(20.0))]));
+        assert_eq!(missed.len(), 5, "{missed:?}");
+        assert!(of_growth(&[(10, measured(1.0))]).is_empty(), "one number of pods has no growth");
+    }
+}

@@ -1,0 +1,120 @@
+//! An agent in mode manage on a stand-in for a runtime, and its manifests.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::e2e::pods::manifest::pod;
+use crate::fixture::{Agent, AgentOptions, Manage, PAUSE_IMAGE, RuntimeFaults, StandInRuntime, TestRoot};
+use crate::harness::{Context, Failure};
+
+/// Containers of each pod.
+pub const CONTAINERS: usize = 2;
+
+/// The parts of it. Dropped in this order: an agent would start pods again, and the stand-in's processes are in the
+/// cgroups.
+pub struct Scale<'c> {
+    agent: Agent,
+    runtime: StandInRuntime,
+    root: TestRoot,
+    manifests: PathBuf,
+    context: &'c Context,
+}
+
+impl<'c> Scale<'c> {
+    /// # Errors
+    /// The agent or the stand-in does not start.
+    pub fn new(context: &'c Context, name: &str, faults: RuntimeFaults) -> Result<Self, Failure> {
+        let root = TestRoot::named(context, &format!("-{name}"))?;
+        let [manifests, logs] =
+            ["manifests", "pod-logs"].map(|kind| context.temp.join(&format!("{kind}-{name}")));
+        std::fs::create_dir_all(&manifests).map_err(Failure::file(&manifests))?;
+        let runtime = StandInRuntime::start(context, name, faults)?;
+        let manage = Manage {
+            manifests: manifests.clone(),
+            root: root.group().path().to_owned(),
+            driver: "cgroupfs",
+            reconcile_seconds: 60,
+            kubelet: format!("podLogsDir: {}\nfailSwapOn: false\nmaxPods: 1100\n", logs.display()),
+            section: format!("nodeName: {name}\n"),
+        };
+        let options = AgentOptions {
+            runtime: Some(runtime.socket().to_owned()),
+            manage: Some(manage),
+            ..AgentOptions::default()
+        };
+        let agent = Agent::start(context, &options)?;
+        Ok(Self { agent, runtime, root, manifests, context })
+    }
+
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    pub fn runtime(&self) -> &StandInRuntime {
+        &self.runtime
+    }
+
+    /// The cgroup that all of its pods are below.
+    pub fn root(&self) -> &TestRoot {
+        &self.root
+    }
+
+    /// Writes the manifests of so many pods. Returns how long it took until every container ran.
+    ///
+    /// # Errors
+    /// A file cannot be written, or a container does not run.
+    pub fn start(&self, pods: usize, limit: Duration) -> Result<Duration, Failure> {
+        let begun = Instant::now();
+        for number in 0..pods {
+            let name = format!("pod-{number:04}");
+            let [temporary, path] =
+                [format!(".{name}"), format!("{name}.json")].map(|file| self.manifests.join(file));
+            std::fs::write(&temporary, manifest(&name).to_string()).map_err(Failure::file(&temporary))?;
+            std::fs::rename(&temporary, &path).map_err(Failure::file(&path))?;
+        }
+        let wanted = (pods * CONTAINERS) as u64;
+        let up = self.runtime.wait_until(limit, "all containers run", |notes| notes.running >= wanted)?;
+        Ok(up.duration_since(begun))
+    }
+
+    /// Removes every manifest and waits until nothing runs.
+    ///
+    /// # Errors
+    /// A file cannot be removed, or a sandbox stays.
+    pub fn clear(&self, limit: Duration) -> Result<(), Failure> {
+        let entries = std::fs::read_dir(&self.manifests).map_err(Failure::file(&self.manifests))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            std::fs::remove_file(&path).map_err(Failure::file(&path))?;
+        }
+        let gone = self
+            .runtime
+            .wait_until(limit * self.context.patience, "all pods gone", |notes| notes.sandboxes == 0);
+        gone.map(drop)
+    }
+}
+
+/// A Burstable pod on the machine's network whose containers sleep.
+fn manifest(name: &str) -> Value {
+    let container = |number: usize| {
+        json!({
+            "name": format!("c{number}"),
+            "image": PAUSE_IMAGE,
+            "imagePullPolicy": "Never",
+            "resources": { "requests": { "memory": "1Mi" }, "limits": { "memory": "16Mi" } },
+        })
+    };
+    pod(name, json!({ "containers": (0..CONTAINERS).map(container).collect::<Vec<_>>() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_is_a_valid_pod() {
+        let pods = nodewarden_manifest::manifest::parse(&manifest("p1").to_string());
+        assert!(!pods.is_empty() && pods.into_iter().all(|pod| pod.is_ok()));
+    }
+}
