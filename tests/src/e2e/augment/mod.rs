@@ -4,7 +4,7 @@
 mod events;
 mod evicting;
 mod eviction;
-mod fixture;
+pub(crate) mod fixture;
 mod kills;
 mod writes;
 
