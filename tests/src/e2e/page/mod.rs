@@ -12,5 +12,6 @@ const NEEDS: &[Capability] =
     &[Capability::Root, Capability::Loopback, Capability::FullSpeed, Capability::Chromium];
 
 pub fn tests() -> Vec<Test> {
-    [shown::TESTS, use_of_it::TESTS, look::TESTS].concat()
+    let beside_idle_work = [use_of_it::TESTS, look::TESTS].concat().into_iter().map(Test::beside_idle_work);
+    shown::TESTS.iter().copied().chain(beside_idle_work).collect()
 }
