@@ -29,6 +29,8 @@ enum What {
     Devices(DevicesArgs),
     /// Images collected all the time while pods use them and the agent is killed: none in use ever goes
     Gc(GcArgs),
+    /// Mode augment killed at every step of every write, and undone: every setting is what it was before
+    Undo(UndoArgs),
     /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API server are
     /// killed in turn: API, runtime and cgroups agree, and no pod's status goes backwards
     Cluster(RoundArgs),
@@ -66,6 +68,16 @@ struct GcArgs {
     #[arg(long, default_value_t = 500)]
     rounds: u64,
     /// The same seed makes the same changes; it is printed at the start
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct UndoArgs {
+    /// How often
+    #[arg(long, default_value_t = 1000)]
+    rounds: u64,
+    /// The same seed makes the same writes; it is printed at the start
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -163,6 +175,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
         }
         What::Gc(GcArgs { rounds, seed }) => {
             command.arg("gc").args(["--rounds", &rounds.to_string()]);
+            seed
+        }
+        What::Undo(UndoArgs { rounds, seed }) => {
+            command.arg("undo").args(["--rounds", &rounds.to_string()]);
             seed
         }
         What::Cluster(cluster) => {

@@ -1,7 +1,7 @@
 //! The end-to-end tests: the agent's behaviour on a real kernel, compared with the kernel's own files and
 //! counters.
 
-mod augment;
+pub(crate) mod augment;
 mod block;
 mod capacity;
 mod cgroup_life;

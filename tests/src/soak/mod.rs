@@ -2,7 +2,7 @@
 //! end-to-end tests. Pods are changed and removed at random while the agent is killed and containerd
 //! restarted; allocations of devices are interrupted at every step; images are collected while they are used;
 //! pods use up what the node has while things fail; Deployments and Jobs of a real cluster change while everything that
-//! a node needs is killed in turn.
+//! a node needs is killed in turn; whatever writes in mode augment is killed at every step, and undone.
 
 mod allocations;
 mod churn;
@@ -11,6 +11,7 @@ mod collections;
 mod evidence;
 mod manifests;
 mod pressure;
+mod undo;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ pub use churn::{Plan, Summary, churn};
 pub use cluster::{ClusterPlan, ClusterSummary, cluster};
 pub use collections::{Collected, collections};
 pub use pressure::{PressurePlan, PressureSummary, pressure};
+pub use undo::{Undone, undo};
 
 /// Arguments of `nodewarden-stage soak`.
 #[derive(Debug, clap::Args)]
@@ -68,6 +70,15 @@ enum What {
     },
     /// Change Deployments, Jobs and config maps of a real cluster while agent, runtime and API server are killed in turn
     Cluster(RoundArgs),
+    /// Kill mode augment at every step of every write, and have `nodewarden undo` put everything back
+    Undo {
+        /// Number of rounds
+        #[arg(long, default_value_t = 1000)]
+        rounds: u64,
+        /// Seed of the random writes; the times still depend on the machine
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Let pods use up memory, disks, inodes and pids while the agent, its runtime, a file system or the clock fails
     Pressure(RoundArgs),
 }
@@ -120,6 +131,11 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
             let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
             let run = |context: &Context, progress: &dyn Fn(&str)| collections(context, &plan, progress);
             ("gc", plan.seed, run_one(agent, args.patience, "gc", run).map(|done| done.to_string()))
+        }
+        What::Undo { rounds, seed } => {
+            let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
+            let run = |context: &Context, progress: &dyn Fn(&str)| undo(context, &plan, progress);
+            ("undo", plan.seed, run_one(agent, args.patience, "undo", run).map(|done| done.to_string()))
         }
         What::Cluster(rounds) => {
             let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));

@@ -6,6 +6,7 @@ mod balloon;
 mod block;
 mod child;
 mod cpu;
+mod ledger;
 mod memory;
 mod network;
 mod opens;
@@ -28,6 +29,8 @@ pub enum WorkError {
     System { call: &'static str, source: std::io::Error },
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
+    #[error("ledger of mode augment: {0}")]
+    Ledger(String),
     #[error("report: {0}")]
     Report(#[from] serde_json::Error),
     #[error("a child ended unexpectedly: {0:?}")]
@@ -98,6 +101,8 @@ enum Work {
     TcpSend { port: u16, bytes: u64 },
     /// Writes blocks without the page cache
     WriteDirect { path: PathBuf, blocks: u32, block_bytes: usize },
+    /// Writes settings through the ledger of mode augment and kills itself at a step
+    Ledger(ledger::LedgerWriter),
     /// Opens a device in one cgroup after the other and reports the times
     Opens(opens::Opens),
     /// Asks the agent for its status as another user
@@ -128,6 +133,10 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
     }
     match work {
         Work::Sleep => {}
+        Work::Ledger(writer) => {
+            writer.run()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Work::Exit { code } => return Ok(ExitCode::from(code)),
         Work::Segv => processes::segv(),
         Work::EatMemory { bytes } => memory::eat(bytes)?,

@@ -1,5 +1,6 @@
 //! The reports of workers, used by both sides. Times are in nanoseconds.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -122,4 +123,29 @@ pub enum Asked {
     NotConnected(String),
     /// The call was refused or cut off.
     Refused(String),
+}
+
+/// A setting that the ledger writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerValue {
+    /// Of which pod; empty for a daemon.
+    pub pod: String,
+    /// The cgroup's directory, or `/proc/PID`.
+    pub directory: PathBuf,
+    pub file: String,
+    /// In the form in which the kernel shows it.
+    pub value: String,
+}
+
+/// What is done with the ledger of mode augment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LedgerAct {
+    /// All of these are written.
+    Write(Vec<LedgerValue>),
+    /// What was written for this pod is put back.
+    Withdraw { pod: String },
+    /// Everything is put back.
+    WithdrawAll,
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::e2e::support::eventually;
 use crate::fixture::{Agent, AgentOptions, Group, StandInApi, TestRoot, Worker};
 use crate::harness::{Capability, Context, Failure};
+use crate::worker::report::LedgerValue;
 
 /// What every test of mode augment needs.
 pub const NEEDS: &[Capability] =
@@ -161,6 +162,32 @@ impl<'c> Augmented<'c> {
     pub fn score(&self) -> Result<String, Failure> {
         let path = format!("/proc/{}/oom_score_adj", self.daemon.pid());
         Ok(std::fs::read_to_string(&path).map_err(Failure::file(&path))?.trim().to_owned())
+    }
+
+    /// What can be written through the ledger without an agent, each with the values to choose from.
+    pub fn ledger_values(&self) -> Result<Vec<(LedgerValue, Vec<String>)>, Failure> {
+        let burst = burst_file(&self.limited)?;
+        let own = |pod: &str, directory, file: &str, values: &[u64]| {
+            let own =
+                LedgerValue { pod: pod.to_owned(), directory, file: file.to_owned(), value: String::new() };
+            (own, values.iter().map(u64::to_string).collect::<Vec<_>>())
+        };
+        let bursts = [QUOTA_US / 10, QUOTA_US / 2, QUOTA_US];
+        let process = PathBuf::from(format!("/proc/{}", self.daemon.pid()));
+        let mut all = vec![
+            own(IDLE, directory(&self.idle)?, "cpu.idle", &[1]),
+            own(OPTED_OUT, directory(&self.opted_out)?, "cpu.idle", &[1]),
+            own(LIMITED, directory(&self.limited)?, burst, &bursts),
+            own(LIMITED, directory(&self.container)?, burst, &bursts),
+            own("", process, "oom_score_adj", &[0, 100, 300]),
+        ];
+        let memory = self.limited.hierarchy("memory")?;
+        if memory.v2 {
+            let high = [64 << 20, 128 << 20];
+            all.push(own(LIMITED, self.limited.directory(memory), "memory.high", &high));
+            all.push(own("", self.daemons.directory(memory), "memory.min", &[1 << 20, 2 << 20]));
+        }
+        Ok(all)
     }
 
     /// Runs `nodewarden undo` for this state directory.

@@ -6,11 +6,13 @@ use nix::sys::signal::Signal;
 
 use super::fixture::{Augmented, NEEDS, burst_file, features, is_possible, read, write};
 use crate::fixture::{Agent, AgentOptions};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Capability, Context, Failure, REPORTED, Test};
+use crate::soak::{Rounds, undo as soak};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("augment_undo", undo).timeout(90).needs(NEEDS),
+    Test::new("augment_killed_at_every_step", every_step).timeout(180).needs(NEEDS),
     Test::new("augment_killed_at_any_moment", killed).timeout(300).needs(&[
         Capability::Root,
         Capability::MemoryCgroup,
@@ -68,6 +70,17 @@ fn undo(context: &Context) -> Result<(), Failure> {
         "score after the start of an agent in mode observe"
     );
     drop(observing);
+    Ok(())
+}
+
+/// Rounds of the soak test on an ordinary and on an emulated machine.
+const SOAK_ROUNDS: [u64; 2] = [40, 8];
+
+/// A short run of `cargo xtask soak undo`: killed at each step of its writes, then undone.
+fn every_step(context: &Context) -> Result<(), Failure> {
+    let plan = Rounds { rounds: context.scaled(SOAK_ROUNDS), seed: u64::from(context.runner()) };
+    let done = soak(context, &plan, |text| println!("{text}"))?;
+    println!("{REPORTED}seed {}: {done}", plan.seed);
     Ok(())
 }
 
