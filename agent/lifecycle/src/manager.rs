@@ -50,8 +50,6 @@ pub enum Input {
         uid: String,
         eviction: Eviction,
     },
-    /// Whether the runtime's stream of events is open.
-    Hears(bool),
     /// The runtime can be asked again, or its stream of events broke: everything may have changed.
     Everything,
 }
@@ -115,8 +113,7 @@ impl Manager {
                 biased;
                 input = inputs.recv() => match input {
                     Some(Input::Desired(desired)) => self.desire(desired),
-                    Some(Input::Runtime { uid }) => self.heard(&uid),
-                    Some(Input::Hears(hears)) => self.housekeeping.set_hears(hears),
+                    Some(Input::Runtime { uid }) => self.order(&uid, Order::Look),
                     Some(Input::Object { uid }) => self.order(&uid, Order::Refresh),
                     Some(Input::Evict { uid, eviction }) => {
                         self.env.admission.leaving(&uid);
@@ -132,7 +129,7 @@ impl Manager {
                     self.resize_refused();
                     self.end_overdue();
                     let env = self.env.clone();
-                    self.housekeeping.look_if_due(&env);
+                    self.housekeeping.look(&env);
                 }
             }
         }
@@ -140,10 +137,6 @@ impl Manager {
 
     /// Takes over what the sources want from now on.
     pub fn desire(&mut self, desired: Desired) {
-        if desired.is_complete() && !self.desired.is_complete() {
-            // From now on what no pod owns is removed.
-            self.housekeeping.doubt();
-        }
         self.desired = desired;
         self.assign();
         let complete = self.desired.is_complete();
@@ -221,7 +214,6 @@ impl Manager {
         unseen: Option<mpsc::Sender<Infallible>>,
     ) {
         let uid = pod.uid.clone();
-        self.housekeeping.begins(&uid);
         self.env.devices.claim(&uid);
         self.env.managers.claim(&uid);
         if let Some(objects) = &self.env.objects {
@@ -335,7 +327,6 @@ impl Manager {
                     self.send();
                 }
             }
-            Report::Contradicted { uid } => self.housekeeping.contradicted(uid),
             Report::Evicted { uid } => self.set_evicted(&uid, true),
             Report::Restarted { uid } => self.set_evicted(&uid, false),
             Report::Died { pod, record } => {
@@ -351,7 +342,6 @@ impl Manager {
             }
             Report::Gone { uid } => {
                 self.workers.remove(&uid);
-                self.housekeeping.gone(&uid);
                 devices::release(&self.env, &uid);
                 if let Some(objects) = &self.env.objects {
                     objects.forget(&uid);
@@ -387,24 +377,14 @@ impl Manager {
         }
     }
 
-    /// The runtime says that something happened to a pod.
-    fn heard(&mut self, uid: &str) {
-        match self.workers.contains_key(uid) {
-            true => self.order(uid, Order::Look),
-            // It may be one without an owner.
-            false => self.housekeeping.doubt(),
-        }
-    }
-
-    fn look_everywhere(&mut self) {
-        self.housekeeping.doubt();
+    fn look_everywhere(&self) {
         for entry in self.workers.values() {
             let _ = entry.orders.send(Order::Look);
         }
     }
 
     /// Passes on what the kernel reported of a pod's cgroups.
-    fn event(&mut self, event: &Event) {
+    fn event(&self, event: &Event) {
         let Some(pod) = &event.pod else {
             if matches!(event.detail, Detail::Lost { .. }) {
                 self.look_everywhere();

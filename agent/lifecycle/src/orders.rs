@@ -58,8 +58,6 @@ pub enum Report {
     Evicted { uid: String },
     /// It starts again, and needs one.
     Restarted { uid: String },
-    /// The kernel saw a container end that the runtime still says runs, long after.
-    Contradicted { uid: String },
     /// The worker died of a fault in the agent.
     Died { pod: Arc<Pod>, record: Box<Record> },
 }

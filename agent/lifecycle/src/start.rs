@@ -385,11 +385,8 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
         match client.events().await {
             Ok(None) => return info!("the runtime sends no events: it is polled"),
             Ok(Some(events)) => {
-                if let Some(inputs) = inputs.upgrade() {
-                    let _ = inputs.send(Input::Hears(true));
-                    if subscribed_before {
-                        let _ = inputs.send(Input::Everything);
-                    }
+                if subscribed_before && let Some(inputs) = inputs.upgrade() {
+                    let _ = inputs.send(Input::Everything);
                 }
                 subscribed_before = true;
                 let mut events = std::pin::pin!(events);
@@ -403,7 +400,6 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
             }
             Err(_) => {}
         }
-        let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Hears(false)));
         tokio::time::sleep(SUBSCRIBE_AGAIN).await;
         if inputs.upgrade().is_none() {
             return;

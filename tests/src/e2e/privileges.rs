@@ -150,7 +150,7 @@ fn manage(context: &Context) -> Result<(), Failure> {
     let held = check(pid, &client)?;
     ensure!(held.has(Capability::CapSysAdmin) && held.has(Capability::CapChown), "held: {held}");
 
-    let probe = json!({ "exec": { "command": ["stat", "/memory/made"] }, "periodSeconds": 1 });
+    let probe = json!({ "exec": { "command": ["/bin/test", "-e", "/memory/made"] }, "periodSeconds": 1 });
     let mount = json!([{ "name": "m", "mountPath": "/memory" }]);
     let container = shell(
         "c",
