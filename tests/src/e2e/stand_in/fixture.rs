@@ -37,7 +37,7 @@ impl<'c> Scale<'c> {
             driver: "cgroupfs",
             reconcile_seconds: 60,
             kubelet: format!("podLogsDir: {}\nfailSwapOn: false\nmaxPods: 1100\n", logs.display()),
-            section: format!("nodeName: {name}\n"),
+            section: format!("nodeName: \"stand-in-{name}\"\n"),
         };
         let options = AgentOptions {
             runtime: Some(runtime.socket().to_owned()),
