@@ -95,31 +95,14 @@ struct Arguments {
     outcome: Option<PathBuf>,
 }
 
-/// Every test. They run in this order, but those that want the machine for themselves first; the workloads lead, since
-/// the others depend on them.
+/// Every test, in the order they run: the workloads first, since the others depend on them.
 pub fn tests() -> Vec<Test> {
-    let beside_idle_work = [
-        command_line::TESTS,
-        documents::TESTS,
-        full_ring::TESTS,
-        journal::TESTS,
-        destroy::TESTS,
-        systemd_driver::TESTS,
-        systemd_driver_life::TESTS,
-        node_shutdown::TESTS,
-        daemons::TESTS,
-        refused::TESTS,
-        prometheus::TESTS,
-        shipped_unit::TESTS,
-        shutdown::TESTS,
-    ]
-    .concat()
-    .into_iter()
-    .map(Test::beside_idle_work);
-    let others = [
+    [
         workloads::TESTS,
         endpoints::TESTS,
         programs::TESTS,
+        command_line::TESTS,
+        documents::TESTS,
         oom::TESTS,
         oom_score::TESTS,
         offsets::TESTS,
@@ -135,7 +118,9 @@ pub fn tests() -> Vec<Test> {
         block::TESTS,
         reclaim::TESTS,
         capacity::TESTS,
+        full_ring::TESTS,
         late::TESTS,
+        journal::TESTS,
         &newer_api::tests(),
         &pods::tests(),
         stand_in::TESTS,
@@ -146,13 +131,21 @@ pub fn tests() -> Vec<Test> {
         &pressure::tests(),
         throttle::TESTS,
         &augment::tests(),
+        destroy::TESTS,
+        systemd_driver::TESTS,
+        systemd_driver_life::TESTS,
+        node_shutdown::TESTS,
+        daemons::TESTS,
+        refused::TESTS,
+        prometheus::TESTS,
         &page::tests(),
         &packages::tests(),
+        shipped_unit::TESTS,
+        shutdown::TESTS,
         &hierarchy::tests(),
         &cluster::tests(),
     ]
-    .concat();
-    others.into_iter().chain(beside_idle_work).collect()
+    .concat()
 }
 
 /// Runs the command line of `nodewarden-e2e`.

@@ -20,18 +20,6 @@ pub use leftovers::{Leftover, Sweep};
 pub use process::command_line_contains;
 pub use runner::{Options, REPORTED, run};
 
-/// What may happen on the machine while a test runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Company {
-    /// Nothing: it measures parts of a second, exact counts of the whole machine, or the memory that the machine has left.
-    Nothing,
-    /// Work that gets a CPU only while no test wants it, such as the virtual machines of `cargo xtask test`; no other test.
-    IdleWork,
-    /// Other tests too: its agent, runtime, cgroups and files are its own, and it neither measures times below a second
-    /// nor what the whole machine has left.
-    OtherTests,
-}
-
 /// One end-to-end test.
 #[derive(Clone, Copy)]
 pub struct Test {
@@ -43,8 +31,9 @@ pub struct Test {
     pub timeout_seconds: u64,
     /// False for tests that only check the fixtures and workers.
     pub needs_agent: bool,
-    /// What else may happen on the machine meanwhile.
-    pub company: Company,
+    /// Whether others may run at the same time: for tests whose agent, runtime, cgroups and files are their own, and that
+    /// neither measure times below a second nor what the whole machine has left.
+    pub in_parallel: bool,
     pub run: fn(&Context) -> Result<(), Failure>,
 }
 
@@ -56,7 +45,7 @@ impl Test {
             needs: &[Capability::Root],
             timeout_seconds: 60,
             needs_agent: true,
-            company: Company::Nothing,
+            in_parallel: false,
             run,
         }
     }
@@ -71,12 +60,7 @@ impl Test {
 
     /// May run while others that may do so run.
     pub const fn in_parallel(self) -> Self {
-        Self { company: Company::OtherTests, ..self }
-    }
-
-    /// May run while virtual machines use what it leaves of the CPUs.
-    pub const fn beside_idle_work(self) -> Self {
-        Self { company: Company::IdleWork, ..self }
+        Self { in_parallel: true, ..self }
     }
 
     pub const fn without_agent(self) -> Self {

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::parallel::Counts;
-use super::{Company, Context, Failure, Sweep, Test, parallel};
+use super::{Context, Failure, Sweep, Test, parallel};
 use crate::fixture::{Containerd, Layout, die_with_parent};
 
 /// How to run the tests.
@@ -40,8 +40,8 @@ enum Outcome {
     Skipped(String),
 }
 
-/// Line that says that no further test needs the machine for itself. `cargo xtask test` looks for its beginning.
-const BESIDE_IDLE_WORK: &str = "from here on: other work may use what the tests leave of the CPUs";
+/// Beginning of the line that says that no further test needs the machine for itself. `cargo xtask test` looks for it.
+const TOGETHER: &str = "from here on:";
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -77,20 +77,10 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
     // Pods of several tests on one runtime would be taken for what another test left.
     let jobs = if Containerd::is_of_the_machine() { 1 } else { options.jobs };
     // Those that may run in parallel come last: the first ones test what all others depend on.
-    let (together, mut alone): (Vec<_>, Vec<_>) =
-        chosen.into_iter().partition(|test| jobs > 1 && test.company == Company::OtherTests);
-    alone.sort_by_key(|test: &&Test| test.company);
-    let mut announced = options.json;
-    let mut announce = || {
-        if !std::mem::replace(&mut announced, true) {
-            println!("{BESIDE_IDLE_WORK}");
-        }
-    };
+    let (together, alone): (Vec<_>, Vec<_>) =
+        chosen.into_iter().partition(|test| jobs > 1 && test.in_parallel);
     let mut counts = Counts::default();
     for test in alone {
-        if test.company > Company::Nothing {
-            announce();
-        }
         if INTERRUPTED.load(Ordering::SeqCst) {
             break;
         }
@@ -106,7 +96,9 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
         }
         report(test.name, &outcome, &output, begun.elapsed(), options.json);
     }
-    announce();
+    if !together.is_empty() && !options.json {
+        println!("{TOGETHER} {jobs} tests at a time");
+    }
     counts.add(parallel::run(&together, options, &own, &files, &INTERRUPTED));
     drop(std::fs::remove_dir_all(&files));
 

@@ -16,16 +16,15 @@ const JOBS: usize = 3;
 
 /// What has the programs that are tested, and the tests.
 const PACKAGES: [&str; 2] = ["nodewarden", "nodewarden-tests"];
-/// Beginning of the line of `nodewarden-e2e` that says that no further test needs the machine for itself: other work may
-/// use what the tests leave of the CPUs.
-const BESIDE_IDLE_WORK: &str = "from here on:";
+/// Beginning of the line of `nodewarden-e2e` that says that no further test needs the machine for itself.
+const TOGETHER: &str = "from here on:";
 
 /// What else happens while the tests run.
 pub struct Beside<'a> {
     /// Called before the first test.
     pub before: &'a mut dyn FnMut(),
-    /// Called when no further test needs the machine for itself: other work may use what the tests leave of the CPUs.
-    pub idle_work: &'a mut dyn FnMut(),
+    /// Called when no further test needs the machine for itself.
+    pub together: &'a mut dyn FnMut(),
 }
 
 /// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
@@ -59,12 +58,12 @@ pub fn run(
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);
     }
-    let mut seen = |line: &str| {
-        if line.starts_with(BESIDE_IDLE_WORK) {
-            (beside.idle_work)();
+    let mut together = |line: &str| {
+        if line.starts_with(TOGETHER) {
+            (beside.together)();
         }
     };
-    count(&mut command, filter.is_some(), tally, &mut seen)
+    count(&mut command, filter.is_some(), tally, &mut together)
 }
 
 /// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes [`run`]'s own build

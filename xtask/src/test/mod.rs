@@ -161,7 +161,7 @@ fn run_kind(
     if matches!(kind, Kind::All | Kind::E2e) {
         let beside = e2e::Beside {
             before: &mut || fetching.iter_mut().for_each(vm::Fetching::wait),
-            idle_work: &mut || guests.iter_mut().for_each(vm::Guests::begin),
+            together: &mut || guests.iter_mut().for_each(vm::Guests::begin),
         };
         e2e::run(layout, filter, quick, clock, tally, beside)?;
         clock.ended("end-to-end tests");

@@ -12,9 +12,5 @@ use crate::harness::Test;
 
 pub fn tests() -> Vec<Test> {
     // One at a time: an agent in mode augment sees the cgroups of the other tests' pods, which have the same uids.
-    [writes::TESTS, kills::TESTS, events::TESTS, eviction::TESTS]
-        .concat()
-        .into_iter()
-        .map(Test::beside_idle_work)
-        .collect()
+    [writes::TESTS, kills::TESTS, events::TESTS, eviction::TESTS].concat()
 }

@@ -16,5 +16,5 @@ use crate::harness::Test;
 pub fn tests() -> Vec<Test> {
     let alone = [recorded::TESTS, containers::TESTS, safety::TESTS].concat();
     let parallel = [drift::TESTS, kill9::TESTS].concat();
-    alone.into_iter().map(Test::beside_idle_work).chain(parallel.into_iter().map(Test::in_parallel)).collect()
+    alone.into_iter().chain(parallel.into_iter().map(Test::in_parallel)).collect()
 }

@@ -70,11 +70,9 @@ pub fn tests() -> Vec<Test> {
         command_line::TESTS,
     ]
     .concat();
-    // Bounds of a second; and a test that keeps both CPUs of a small machine busy.
-    let beside_idle_work = [crash::TESTS, churn::TESTS].concat().into_iter().map(Test::beside_idle_work);
-    // A bound of a tenth of a second.
-    let alone = oom::TESTS.iter().copied();
-    parallel.into_iter().map(Test::in_parallel).chain(beside_idle_work).chain(alone).collect()
+    // Bounds of a tenth of a second and of a second; and a test that keeps both CPUs of a small machine busy.
+    let alone = [oom::TESTS, crash::TESTS, churn::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }
 
 /// Checks the `key=value` lines that a container printed; fails with every difference.

@@ -36,9 +36,7 @@ pub fn tests() -> Vec<Test> {
         simulate::TESTS,
     ]
     .concat();
-    // They measure seconds, or kill the agent at a certain moment.
-    let beside_idle_work = [under::TESTS, killed::TESTS].concat().into_iter().map(Test::beside_idle_work);
-    // They look at what the whole machine has.
-    let alone = [node::TESTS, pids::TESTS, observe::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(beside_idle_work).chain(alone).collect()
+    // They measure seconds closely, look at what the whole machine has, or kill the agent at a certain moment.
+    let alone = [under::TESTS, killed::TESTS, node::TESTS, pids::TESTS, observe::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }

@@ -22,8 +22,6 @@ pub(crate) use fixture::samples;
 pub fn tests() -> Vec<Test> {
     let parallel = [handlers::TESTS, thresholds::TESTS, liveness::TESTS, sidecars::TESTS].concat();
     // Their bounds are parts of a second.
-    let alone = [startup::TESTS, ending::TESTS, died::TESTS, delays::TESTS].concat();
-    // Its bounds are seconds, and several.
-    let beside_idle_work = restarts::TESTS.iter().copied().map(Test::beside_idle_work);
-    parallel.into_iter().map(Test::in_parallel).chain(alone).chain(beside_idle_work).collect()
+    let alone = [startup::TESTS, ending::TESTS, died::TESTS, delays::TESTS, restarts::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }
