@@ -40,9 +40,6 @@ enum Outcome {
     Skipped(String),
 }
 
-/// Beginning of the line that says that no further test needs the machine for itself. `cargo xtask test` looks for it.
-const TOGETHER: &str = "from here on:";
-
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_interrupt(_: libc::c_int) {
@@ -97,7 +94,7 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
         report(test.name, &outcome, &output, begun.elapsed(), options.json);
     }
     if !together.is_empty() && !options.json {
-        println!("{TOGETHER} {jobs} tests at a time");
+        println!("from here on: {jobs} tests at a time");
     }
     counts.add(parallel::run(&together, options, &own, &files, &INTERRUPTED));
     drop(std::fs::remove_dir_all(&files));

@@ -74,7 +74,7 @@ pub fn run_built(
     if kubelet {
         command.env(NODE_VARIABLE, "kubelet");
     }
-    let counted = e2e::count(&mut command, filter.is_some(), tally, &mut |_| ());
+    let counted = e2e::count(&mut command, filter.is_some(), tally);
     drop(shared);
     clock.ended("tests in a cluster");
     counted

@@ -16,18 +16,9 @@ const JOBS: usize = 3;
 
 /// What has the programs that are tested, and the tests.
 const PACKAGES: [&str; 2] = ["nodewarden", "nodewarden-tests"];
-/// Beginning of the line of `nodewarden-e2e` that says that no further test needs the machine for itself.
-const TOGETHER: &str = "from here on:";
 
-/// What else happens while the tests run.
-pub struct Beside<'a> {
-    /// Called before the first test.
-    pub before: &'a mut dyn FnMut(),
-    /// Called when no further test needs the machine for itself.
-    pub together: &'a mut dyn FnMut(),
-}
-
-/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
+/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build. `before` is called
+/// before the first test.
 ///
 /// The release build is what ships, and its timing is what the tests bound.
 ///
@@ -39,7 +30,7 @@ pub fn run(
     quick: bool,
     clock: &mut Clock,
     tally: &mut Tally,
-    beside: Beside<'_>,
+    before: &mut dyn FnMut(),
 ) -> Result<(), TestError> {
     if !layout::is_root() {
         tally.skip("end-to-end tests", "they load kernel programs, which needs root");
@@ -47,7 +38,7 @@ pub fn run(
     }
     let profile = Profile::of(!quick);
     build::host_programs(layout, profile, &PACKAGES, false)?;
-    (beside.before)();
+    before();
     clock.ended("programs");
     let mut command = command(layout, profile);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
@@ -58,12 +49,7 @@ pub fn run(
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);
     }
-    let mut together = |line: &str| {
-        if line.starts_with(TOGETHER) {
-            (beside.together)();
-        }
-    };
-    count(&mut command, filter.is_some(), tally, &mut together)
+    count(&mut command, filter.is_some(), tally)
 }
 
 /// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes [`run`]'s own build
@@ -85,23 +71,17 @@ pub fn command(layout: &Layout, profile: Profile) -> Command {
     command
 }
 
-/// Runs the program and counts its tests. With `filtered` it may have none to run. `seen` gets each line.
+/// Runs the program and counts its tests. With `filtered` it may have none to run.
 ///
 /// # Errors
 /// When it can't be started.
-pub fn count(
-    command: &mut Command,
-    filtered: bool,
-    tally: &mut Tally,
-    seen: &mut dyn FnMut(&str),
-) -> Result<(), TestError> {
+pub fn count(command: &mut Command, filtered: bool, tally: &mut Tally) -> Result<(), TestError> {
     println!("running {}", process::line(command));
 
     let mut ours = Tally::default();
     let status = process::each_output_line(command, |line| {
         println!("{line}");
         ours.line(line);
-        seen(line);
     })?;
     // A filter that is meant for unit tests leaves none to run, which the program finds wrong.
     let none_chosen = filtered && ours.endings == 1 && ours.counts == Counts::default();

@@ -157,21 +157,17 @@ fn run_kind(
         unit::run(layout, scope, tally, || then.into_iter().for_each(e2e::build_ahead))?;
         clock.ended("unit tests");
     }
-    let mut guests = guests.then(|| vm::Guests::new(layout, filter));
     if matches!(kind, Kind::All | Kind::E2e) {
-        let beside = e2e::Beside {
-            before: &mut || fetching.iter_mut().for_each(vm::Fetching::wait),
-            together: &mut || guests.iter_mut().for_each(vm::Guests::begin),
-        };
-        e2e::run(layout, filter, quick, clock, tally, beside)?;
+        let mut before = || fetching.iter_mut().for_each(vm::Fetching::wait);
+        e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
-        if filter.is_none() && layout::is_root() && !nodewarden_vm::is_interrupted() {
+        if filter.is_none() && layout::is_root() {
             cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
         }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
-    if let Some(guests) = guests {
-        tally.add(guests.finish(clock)?);
+    if guests {
+        tally.add(vm::run(layout, filter, clock)?);
         clock.ended("virtual machines");
     }
     Ok(())

@@ -6,9 +6,7 @@ use std::thread::{self, JoinHandle};
 use super::TestError;
 use super::clock::Clock;
 use crate::vm;
-use nodewarden_vm::VmError;
 use xtask_common::layout::Layout;
-use xtask_common::process;
 use xtask_common::tally::Tally;
 
 /// Getting what guests need while other things are built.
@@ -36,51 +34,15 @@ impl Fetching {
     }
 }
 
-/// The end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot guests has them
-/// counted as skipped.
-pub struct Guests {
-    layout: Layout,
-    filter: Option<String>,
-    running: Option<JoinHandle<Result<Tally, VmError>>>,
-}
-
-impl Guests {
-    /// Begins nothing yet.
-    pub fn new(layout: &Layout, filter: Option<&str>) -> Self {
-        Self { layout: layout.clone(), filter: filter.map(str::to_owned), running: None }
-    }
-
-    /// Begins, beside tests that wait more than they work: the guests take what these leave of the CPUs. The programs
-    /// for the guests are built.
-    pub fn begin(&mut self) {
-        let (layout, filter) = (self.layout.clone(), self.filter.clone());
-        self.running.get_or_insert_with(|| {
-            thread::spawn(move || {
-                if let Err(error) = process::take_idle_time() {
-                    println!("the virtual machines run with the priority of all others: {error}");
-                }
-                everything(&layout, filter.as_deref())
-            })
-        });
-    }
-
-    /// Waits for the guests, of which those that have not begun do now.
-    ///
-    /// # Errors
-    /// When the programs can't be built, or guests not be booted for a fault of ours.
-    pub fn finish(self, clock: &mut Clock) -> Result<Tally, TestError> {
-        match self.running {
-            Some(running) => Ok(running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?),
-            None => {
-                vm::build(&self.layout)?;
-                clock.ended("programs of the virtual machines");
-                Ok(everything(&self.layout, self.filter.as_deref())?)
-            }
-        }
-    }
-}
-
-fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmError> {
+/// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot guests has
+/// them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what other tests leave of two
+/// CPUs miss time-outs.
+///
+/// # Errors
+/// When the programs can't be built, or guests not be booted for a fault of ours.
+pub fn run(layout: &Layout, filter: Option<&str>, clock: &mut Clock) -> Result<Tally, TestError> {
+    vm::build(layout)?;
+    clock.ended("programs of the virtual machines");
     println!("running the end-to-end tests in virtual machines");
-    nodewarden_vm::everything(layout, filter)
+    Ok(nodewarden_vm::everything(layout, filter)?)
 }

@@ -156,11 +156,6 @@ struct Pace {
     jobs: usize,
 }
 
-/// Whether Ctrl-C was pressed since guests began: they end then, and what runs beside them should.
-pub fn is_interrupted() -> bool {
-    interrupt::is_set()
-}
-
 /// What a shell makes of a program that Ctrl-C has ended: 128 and the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
