@@ -22,6 +22,8 @@ const THREADS: &str = "/proc/self/task";
 pub struct Privileges {
     uses: Vec<Use>,
     mounts: Mounts,
+    /// The agent's own filter of system calls is in place.
+    filtered: bool,
     given_up: Vec<String>,
     problem: String,
 }
@@ -33,7 +35,8 @@ impl Privileges {
         let programs = observer.kernel.lock().is_some();
         let uses = uses(config, programs, &observer.facts.kernel_version);
         let mounts = if config.mode == Mode::Manage { Mounts::Allowed } else { Mounts::Refused };
-        let mut settled = Self { uses, mounts, given_up: Vec::new(), problem: String::new() };
+        let mut settled =
+            Self { uses, mounts, filtered: false, given_up: Vec::new(), problem: String::new() };
         if !config.drop_privileges {
             settled.problem = "nodewarden.dropPrivileges is false".into();
             return settled;
@@ -52,11 +55,12 @@ impl Privileges {
         settled
     }
 
-    fn give_up(&self) -> Result<Vec<String>, PrivilegesError> {
+    fn give_up(&mut self) -> Result<Vec<String>, PrivilegesError> {
         let threads = Path::new(THREADS);
         let before = Held::of_threads(threads)?;
         // Each without the other if one of them fails.
         let filtered = refuse(self.mounts);
+        self.filtered = filtered.is_ok();
         keep_only(kept(&self.uses), LONGEST)?;
         filtered?;
         let after = Held::of_threads(threads)?;
@@ -69,9 +73,8 @@ impl Privileges {
             Ok(held) => (held, self.problem.clone()),
             Err(error) => (Held::default(), error.to_string()),
         };
-        // A filter of systemd or of a container's runtime is not ours.
-        let own_filter = held.filtered && self.problem.is_empty();
-        let refused = if own_filter { refused(self.mounts).count() } else { 0 };
+        // A filter of systemd or of a container's runtime is not this one.
+        let refused = if self.filtered { refused(self.mounts).count() } else { 0 };
         model::Privileges {
             capabilities: explain(held.permitted, &self.uses),
             bounding: held.bounding.names(),

@@ -132,7 +132,7 @@ impl Soak<'_> {
         let status = worker.wait(self.context.patiently(20))?;
         let did = format!("killed at step {} of {acts}", self.step);
         if status.success() {
-            // It survived: the next one begins anew, with other acts.
+            // The worker survived all steps: the next round starts at the first step, with other acts.
             self.acts = self::acts(&self.node.ledger_values()?, &mut self.dice);
             self.step = 0;
             return Ok(did);

@@ -1,4 +1,4 @@
-//! System calls that the agent never makes after its start and that would help whoever controls it: they fail with EPERM
+//! System calls that the agent never makes after its start and that would help an attacker in it: they fail with EPERM
 //! in every thread and in every program that it starts. Everything else is allowed, so that a new C library or kernel
 //! breaks nothing.
 
