@@ -1,7 +1,6 @@
 //! What the agent may do once it has started: exactly what its status lists, in every thread, and each mode works with it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nodewarden_machine::privileges::{Capability, CapabilitySet, Held, Mounts, refused};
@@ -13,7 +12,7 @@ use super::pods::NEEDS as POD_NEEDS;
 use super::pods::fixture::PodFixture;
 use super::pods::manifest::{STAY, pod, shell};
 use super::support::{MIB, die_of_memory, eventually, known, oom_of};
-use crate::fixture::{Agent, AgentOptions, Client, TestRoot};
+use crate::fixture::{Agent, AgentOptions, Client, TestRoot, credential_provider};
 use crate::harness::{Capability as Needs, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -190,27 +189,12 @@ fn plugin(context: &Context) -> Result<(PathBuf, PathBuf, PathBuf), Failure> {
     let programs = context.temp.join("providers");
     fs::create_dir_all(&programs).map_err(Failure::file(&programs))?;
     let said = context.temp.join("plugin-said");
-    let program = programs.join("says");
     let script = format!(
         "#!/bin/sh\nexec >{0}.new 2>&1\ncat /proc/self/status\nunshare --mount true\necho unshare=$?\n\
          mv {0}.new {0}\nexit 1\n",
         said.display()
     );
-    fs::write(&program, script).map_err(Failure::file(&program))?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(Failure::file(&program))?;
-    let provider = json!({
-        "name": "says",
-        "matchImages": ["credentials.invalid"],
-        "defaultCacheDuration": "1m",
-        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
-    });
-    let text = json!({
-        "kind": "CredentialProviderConfig",
-        "apiVersion": "kubelet.config.k8s.io/v1",
-        "providers": [provider],
-    });
-    let config = context.temp.join("providers.yaml");
-    fs::write(&config, text.to_string()).map_err(Failure::file(&config))?;
+    let config = credential_provider(context.temp.path(), &programs, "says", "credentials.invalid", &script)?;
     Ok((config, programs, said))
 }
 

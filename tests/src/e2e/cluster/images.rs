@@ -1,7 +1,6 @@
 //! Images of registries that only their users may read: users of secrets, and of the node's credential provider plugins.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use super::fixture::ClusterFixture;
 use super::manifest::{ENDS_AT_ONCE, WAIT, pod};
 use super::options::{NodeOptions, Prepared};
 use crate::ensure;
-use crate::fixture::Registry;
+use crate::fixture::{Registry, credential_provider};
 use crate::harness::{Context, Failure, Test};
 
 pub const TESTS: &[Test] =
@@ -108,22 +107,8 @@ fn write_plugin(context: &Context, of: &Private) -> Result<(PathBuf, PathBuf), F
         "auth": { of.address(): { "username": of.user, "password": Private::PASSWORD } },
     });
     // It answers only if it is asked for this image.
-    let program = programs.join("test-provider");
     let script = format!("#!/bin/sh\ngrep -q '\"{}/private\"' || exit 1\necho '{response}'\n", of.address());
-    fs::write(&program, script).map_err(Failure::file(&program))?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(Failure::file(&program))?;
-    let provider = json!({
-        "name": "test-provider",
-        "matchImages": [of.address()],
-        "defaultCacheDuration": "1m",
-        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
-    });
-    let text = json!({
-        "kind": "CredentialProviderConfig",
-        "apiVersion": "kubelet.config.k8s.io/v1",
-        "providers": [provider],
-    });
-    let config = context.temp.join("providers.yaml");
-    fs::write(&config, text.to_string()).map_err(Failure::file(&config))?;
+    let config =
+        credential_provider(context.temp.path(), &programs, "test-provider", &of.address(), &script)?;
     Ok((config, programs))
 }
