@@ -12,6 +12,7 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("documents_commands", commands)
     .timeout(180)
+    .in_parallel()
     .needs(&[Capability::Root, Capability::Loopback])];
 
 /// The address of Prometheus that the documents have; the agent of the test has another port.

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout};
+use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout, SYSTEMD_TESTS};
 use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
 
@@ -201,6 +201,7 @@ fn run_command(
             let site = Site::new(layout, &guests, args.update, false)?;
             let suite = Suite {
                 filters: args.filter.clone(),
+                with_systemd: args.filter.clone(),
                 features: args.filter.is_empty() || args.write_table,
                 write_table: args.write_table,
                 agent: args.agent.clone(),
@@ -266,7 +267,6 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
         println!("only tests that a kernel can make fail; `cargo xtask vm test` runs all");
     }
     let filters = filter.into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let tests = filter.as_ref().map_or(KERNEL_TESTS, std::slice::from_ref);
     let mut tally = Tally::default();
     let site = match Site::new(layout, &MATRIX, false, false) {
         Err(VmError::Prepare(error)) => {
@@ -276,8 +276,14 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
         site => site?,
     };
     let pace = Pace { patience: PATIENCE, jobs: JOBS };
-    let tests = tests.iter().map(|&name| name.to_owned()).collect();
-    tally.add(Suite { filters: tests, features: filter.is_none(), ..Suite::of(pace) }.run(&site)?);
+    let tests = |of_guests: &[&str]| match filter {
+        None => of_guests.iter().map(|&name| name.to_owned()).collect(),
+        Some(_) => filters.clone(),
+    };
+    let (plain, systemd) = (tests(KERNEL_TESTS), tests(SYSTEMD_TESTS));
+    let suite =
+        Suite { filters: plain, with_systemd: systemd, features: filter.is_none(), ..Suite::of(pace) };
+    tally.add(suite.run(&site)?);
     for (guest, reason) in site.missing() {
         tally.skip(format!("{guest}: all tests"), reason);
     }

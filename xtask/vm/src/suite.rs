@@ -33,8 +33,10 @@ const NUMA_TESTS: &str = "numa_";
 /// How to run them.
 #[derive(Debug, Clone)]
 pub struct Suite {
-    /// Only tests whose name contains one of these.
+    /// Only tests whose name contains one of these; in guests without systemd.
     pub filters: Vec<String>,
+    /// The same for guests with systemd.
+    pub with_systemd: Vec<String>,
     /// Factor on every time-out of the tests.
     pub patience: u32,
     /// How many guests run at a time.
@@ -52,6 +54,7 @@ impl Suite {
     pub fn of(pace: Pace) -> Self {
         Self {
             filters: Vec::new(),
+            with_systemd: Vec::new(),
             patience: pace.patience,
             jobs: pace.jobs,
             features: true,
@@ -67,13 +70,14 @@ impl Suite {
     pub fn run(&self, site: &Site) -> Result<Tally, VmError> {
         let guests = &site.prepared.guests;
         println!("guests: {}, {} at a time; {}", guests.len(), self.jobs, site.prepared.description());
-        let (numa, others): (Vec<_>, Vec<_>) =
-            self.filters.iter().cloned().partition(|filter| filter.starts_with(NUMA_TESTS));
-        let mut orders = Vec::new();
-        if numa.is_empty() || !others.is_empty() {
-            orders.extend(guests.iter().map(|guest| self.order(*guest, &others)));
-        }
-        let numa = if self.filters.is_empty() { vec![NUMA_TESTS.to_owned()] } else { numa };
+        let asked = |guest: &Guest| Some(self.order(*guest, &self.filters_of(*guest)?));
+        let mut orders = guests.iter().filter_map(asked).collect::<Vec<_>>();
+        let numa = match self.with_systemd.is_empty() {
+            true => vec![NUMA_TESTS.to_owned()],
+            false => {
+                self.with_systemd.iter().filter(|filter| filter.starts_with(NUMA_TESTS)).cloned().collect()
+            }
+        };
         if !numa.is_empty() {
             orders.extend(guests.iter().find_map(|guest| self.numa(*guest, &numa)));
         }
@@ -88,6 +92,14 @@ impl Suite {
             write_table(site, outcomes)?;
         }
         Ok(merged(&rows))
+    }
+
+    /// What this guest runs, without what needs several NUMA nodes; `None` if nothing else is asked for.
+    fn filters_of(&self, guest: Guest) -> Option<Vec<String>> {
+        let asked = if guest.layout == CgroupLayout::Systemd { &self.with_systemd } else { &self.filters };
+        let others = asked.iter().filter(|filter| !filter.starts_with(NUMA_TESTS)).cloned();
+        let others = others.collect::<Vec<_>>();
+        (asked.is_empty() || !others.is_empty()).then_some(others)
     }
 
     fn order(&self, guest: Guest, filters: &[String]) -> Order {
@@ -153,4 +165,28 @@ fn write_table(site: &Site, outcomes: Vec<Outcome>) -> Result<(), VmError> {
         .map_err(VmError::file("write", &path))?;
     println!("wrote {TABLE}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assets::Family;
+
+    const PLAIN: Guest = Guest { family: Family::V6_12, layout: CgroupLayout::V2 };
+    const SYSTEMD: Guest = Guest { family: Family::V6_12, layout: CgroupLayout::Systemd };
+
+    #[test]
+    fn each_kind_of_guest_has_its_tests() {
+        let suite = |plain: &[&str], systemd: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+            let filters = (owned(plain), owned(systemd));
+            let pace = Pace { patience: 1, jobs: 1 };
+            let suite = Suite { filters: filters.0, with_systemd: filters.1, ..Suite::of(pace) };
+            [PLAIN, SYSTEMD].map(|guest| suite.filters_of(guest).map(|all| all.join(" ")))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(suite(&["a", "b"], &["c", "numa_x"]), [some("a b"), some("c")]);
+        assert_eq!(suite(&[], &[]), [some(""), some("")], "all tests");
+        assert_eq!(suite(&["numa_x"], &["numa_x"]), [None, None], "the guest with two nodes alone");
+    }
 }

@@ -18,14 +18,29 @@ pub const NEEDS: &[Capability] =
 
 /// The node's name.
 const NODE: &str = "stage";
-/// The uids of the pods, by what is special about each.
-pub const IDLE: &str = "0a0a0a0a-1111-4222-8333-0000000000a1";
-pub const OPTED_OUT: &str = "0a0a0a0a-1111-4222-8333-0000000000a2";
-pub const STATIC: &str = "0a0a0a0a111142228333000000000000";
-pub const LIMITED: &str = "0a0a0a0a-1111-4222-8333-0000000000a4";
+/// The last two digits of the pods' uids, by what is special about each.
+const IDLE: Uid = Uid("a1");
+const OPTED_OUT: Uid = Uid("a2");
+const LIMITED: Uid = Uid("a4");
 pub const QUOTA_US: u64 = 50_000;
 /// Of the protected daemon: lowered to 0, which needs no privilege.
 pub const SCORE: i32 = 500;
+
+/// The end of a uid. Pods are found by their uids in all of the machine's cgroups, so those of each test's process, which may
+/// run beside others, are its own.
+#[derive(Clone, Copy)]
+struct Uid(&'static str);
+
+impl Uid {
+    fn text(self) -> String {
+        format!("0a0a0a0a-1111-4222-8333-{:010}{}", std::process::id(), self.0)
+    }
+}
+
+/// The uid of the limited pod.
+pub fn limited_uid() -> String {
+    LIMITED.text()
+}
 
 /// The section that turns every feature to this.
 pub fn features(setting: &str) -> String {
@@ -59,10 +74,10 @@ impl<'c> Augmented<'c> {
         let root = TestRoot::new(context)?;
         let kubepods = root.child("kubepods")?;
         let (besteffort, burstable) = (kubepods.child("besteffort")?, kubepods.child("burstable")?);
-        let idle = besteffort.child(&format!("pod{IDLE}"))?;
-        let opted_out = besteffort.child(&format!("pod{OPTED_OUT}"))?;
-        let of_manifest = besteffort.child(&format!("pod{STATIC}"))?;
-        let limited = burstable.child(&format!("pod{LIMITED}"))?;
+        let idle = besteffort.child(&format!("pod{}", IDLE.text()))?;
+        let opted_out = besteffort.child(&format!("pod{}", OPTED_OUT.text()))?;
+        let of_manifest = besteffort.child(&format!("pod0a0a0a0a{:024}", std::process::id()))?;
+        let limited = burstable.child(&format!("pod{}", LIMITED.text()))?;
         let container = limited.child(&"a".repeat(64))?;
         for pod in [&besteffort, &idle, &opted_out, &of_manifest] {
             set_weight(pod)?;
@@ -99,11 +114,11 @@ impl<'c> Augmented<'c> {
         Ok(this)
     }
 
-    fn create(&self, name: &str, uid: &str, annotations: Value, resources: Value) {
+    fn create(&self, name: &str, uid: Uid, annotations: Value, resources: Value) {
         let container = json!({ "name": "main", "image": "any", "resources": resources });
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": name, "uid": uid, "annotations": annotations },
+            "metadata": { "name": name, "uid": uid.text(), "annotations": annotations },
             "spec": { "containers": [container] },
         });
         self.api.create_pod(NODE, pod);
@@ -167,25 +182,24 @@ impl<'c> Augmented<'c> {
     /// What can be written through the ledger without an agent, each with the values to choose from.
     pub fn ledger_values(&self) -> Result<Vec<(LedgerValue, Vec<String>)>, Failure> {
         let burst = burst_file(&self.limited)?;
-        let own = |pod: &str, directory, file: &str, values: &[u64]| {
-            let own =
-                LedgerValue { pod: pod.to_owned(), directory, file: file.to_owned(), value: String::new() };
+        let own = |pod: String, directory, file: &str, values: &[u64]| {
+            let own = LedgerValue { pod, directory, file: file.to_owned(), value: String::new() };
             (own, values.iter().map(u64::to_string).collect::<Vec<_>>())
         };
         let bursts = [QUOTA_US / 10, QUOTA_US / 2, QUOTA_US];
         let process = PathBuf::from(format!("/proc/{}", self.daemon.pid()));
         let mut all = vec![
-            own(IDLE, directory(&self.idle)?, "cpu.idle", &[1]),
-            own(OPTED_OUT, directory(&self.opted_out)?, "cpu.idle", &[1]),
-            own(LIMITED, directory(&self.limited)?, burst, &bursts),
-            own(LIMITED, directory(&self.container)?, burst, &bursts),
-            own("", process, "oom_score_adj", &[0, 100, 300]),
+            own(IDLE.text(), directory(&self.idle)?, "cpu.idle", &[1]),
+            own(OPTED_OUT.text(), directory(&self.opted_out)?, "cpu.idle", &[1]),
+            own(LIMITED.text(), directory(&self.limited)?, burst, &bursts),
+            own(LIMITED.text(), directory(&self.container)?, burst, &bursts),
+            own(String::new(), process, "oom_score_adj", &[0, 100, 300]),
         ];
         let memory = self.limited.hierarchy("memory")?;
         if memory.v2 {
             let high = [64 << 20, 128 << 20];
-            all.push(own(LIMITED, self.limited.directory(memory), "memory.high", &high));
-            all.push(own("", self.daemons.directory(memory), "memory.min", &[1 << 20, 2 << 20]));
+            all.push(own(LIMITED.text(), self.limited.directory(memory), "memory.high", &high));
+            all.push(own(String::new(), self.daemons.directory(memory), "memory.min", &[1 << 20, 2 << 20]));
         }
         Ok(all)
     }

@@ -11,6 +11,8 @@ mod writes;
 use crate::harness::Test;
 
 pub fn tests() -> Vec<Test> {
-    // One at a time: an agent in mode augment sees the cgroups of the other tests' pods, which have the same uids.
-    [writes::TESTS, kills::TESTS, events::TESTS, eviction::TESTS].concat()
+    let parallel = [writes::TESTS, kills::TESTS, events::TESTS].concat();
+    // What measures times below a second, or what a node has left.
+    let alone = [events::ALONE, eviction::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }

@@ -125,7 +125,7 @@ fn left_alone(context: &Context) -> Result<(), Failure> {
     for (path, text) in &mut expected {
         if path.ends_with(burst) {
             let is_container = path.ends_with(format!("{}/{burst}", "a".repeat(64)));
-            let is_pod = path.ends_with(format!("pod{}/{burst}", super::fixture::LIMITED));
+            let is_pod = path.ends_with(format!("pod{}/{burst}", super::fixture::limited_uid()));
             *text = if is_container {
                 "1000"
             } else if is_pod {

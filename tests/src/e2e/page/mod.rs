@@ -12,5 +12,8 @@ const NEEDS: &[Capability] =
     &[Capability::Root, Capability::Loopback, Capability::FullSpeed, Capability::Chromium];
 
 pub fn tests() -> Vec<Test> {
-    [shown::TESTS, use_of_it::TESTS, look::TESTS].concat()
+    let parallel = [use_of_it::TESTS, look::TESTS].concat();
+    // An event has to be on the page within a second.
+    let alone = shown::TESTS.to_vec();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }

@@ -14,8 +14,8 @@ use crate::harness::{Capability, Context, Failure, Test};
 use fixture::Scale;
 
 pub const TESTS: &[Test] = &[
-    Test::new("stand_in_late_and_lost", late_and_lost).timeout(180).needs(NEEDS),
-    Test::new("stand_in_unowned", unowned).timeout(240).needs(NEEDS),
+    Test::new("stand_in_late_and_lost", late_and_lost).timeout(180).in_parallel().needs(NEEDS),
+    Test::new("stand_in_unowned", unowned).timeout(240).in_parallel().needs(NEEDS),
 ];
 
 const NEEDS: &[Capability] = &[Capability::Root, Capability::Loopback];

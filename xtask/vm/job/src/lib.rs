@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 mod node;
+mod tests_of_kernels;
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use node::{
     ADDRESS, BootPlan, CONSOLE, GUESTS, HOST, NODE, NODE_DISK, NOTES, NodeJob, NodeState, POWER_OFF, ROOT,
 };
+pub use tests_of_kernels::{KERNEL_TESTS, SYSTEMD_TESTS};
 
 /// Where `xtask` puts the job in the initramfs.
 pub const JOB_FILE: &str = "/job.json";
@@ -25,48 +27,6 @@ pub const PROGRAMS: &str = "/nodewarden";
 pub const ROOT_DISK: &str = "nodewarden-root";
 /// The serial number of the disk that is mounted on /tmp.
 pub const SCRATCH_DISK: &str = "nodewarden-scratch";
-
-/// Parts of the names of the end-to-end tests whose outcome a kernel, its cgroups or systemd can change: those that
-/// `cargo xtask test` runs in guests. The others run on the host there, and everywhere with `cargo xtask vm test`.
-pub const KERNEL_TESTS: &[&str] = &[
-    "workload_",
-    "endpoints_answer",
-    "topics_are_on",
-    "answers_while_cgroups_come_and_go",
-    "programs_",
-    "oom_",
-    "exit_fields_",
-    "memory_max_kills",
-    "memory_high_throttles",
-    "cpu_",
-    "exclusive_cpus_",
-    "pids_",
-    "cgroup_lifecycle",
-    "process_",
-    "network_",
-    "block_requests",
-    "reclaim_stalls",
-    "cgroups_beyond_capacity",
-    "systemd_",
-    "shipped_unit_",
-    "node_shutdown_",
-    "late_",
-    "cri_pod_is_shown_with_its_names",
-    "pod_resize_and_replace",
-    "pod_oom_kill_is_shown_at_once",
-    "devices_enforced",
-    "eviction_observed",
-    "throttle_",
-    "system_cgroups_",
-    "runtime_cgroups_",
-    "interrupt_ends_cleanly",
-    "hierarchy_matches_kubelet",
-    "drift_is_corrected",
-    "memory_limit_below_usage_is_deferred",
-    "resource_managers_exclusive_cpus",
-    // In a guest of its own, with two NUMA nodes.
-    "numa_",
-];
 
 /// One guest's job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

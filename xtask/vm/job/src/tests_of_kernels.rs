@@ -1,0 +1,67 @@
+//! Which end-to-end tests `cargo xtask test` runs in guests, by parts of their names. The others run on the host there, and
+//! everywhere with `cargo xtask vm test`.
+
+/// Those whose outcome a kernel or its cgroups can change: for every guest without systemd.
+pub const KERNEL_TESTS: &[&str] = &[
+    "workload_",
+    "endpoints_answer",
+    "topics_are_on",
+    "answers_while_cgroups_come_and_go",
+    "programs_",
+    "oom_single",
+    "oom_limit_of_ancestor",
+    "oom_in_old_and_new_cgroups",
+    "oom_score_adj",
+    "oom_fields",
+    "oom_storm",
+    "exit_fields_",
+    "memory_max_kills",
+    "memory_oom_group",
+    "memory_high_throttles",
+    "cpu_",
+    "exclusive_cpus_",
+    "pids_",
+    "cgroup_lifecycle",
+    "process_",
+    "network_",
+    "block_requests",
+    "reclaim_stalls",
+    "cgroups_beyond_capacity",
+    "late_packets",
+    "late_writes",
+    "eviction_observed",
+    "throttle_",
+    "interrupt_ends_cleanly",
+    "hierarchy_matches_kubelet",
+    "drift_is_corrected",
+    "memory_limit_below_usage_is_deferred",
+];
+
+/// Those whose outcome systemd or the container runtime of its guest can change, and a few that show that the kernel
+/// programs work there: for guests with systemd, whose kernel the matrix also has without.
+pub const SYSTEMD_TESTS: &[&str] = &[
+    "topics_are_on",
+    "programs_are_attached",
+    "oom_single",
+    "memory_max_kills",
+    "cpu_matches_files",
+    "cgroup_lifecycle",
+    "systemd_",
+    "shipped_unit_",
+    "node_shutdown_",
+    "cri_pod_is_shown_with_its_names",
+    "pod_resize_and_replace",
+    "pod_oom_kill_is_shown_at_once",
+    "pods_end_with_grace_when_cgroup_driver_changes",
+    "devices_enforced",
+    "eviction_observed",
+    "system_cgroups_",
+    "runtime_cgroups_",
+    "interrupt_ends_cleanly",
+    "hierarchy_matches_kubelet",
+    "drift_is_corrected",
+    "memory_limit_below_usage_is_deferred",
+    "resource_managers_exclusive_cpus",
+    // In a guest of its own, with two NUMA nodes.
+    "numa_",
+];
