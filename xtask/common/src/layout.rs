@@ -165,7 +165,17 @@ impl Layout {
 
     /// The cargo that runs this program, started in the workspace root.
     pub fn cargo(&self) -> Command {
-        self.command(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+        let mut cargo = self.command(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+        // What cargo sets for the program that it runs, this one: ring's build script wants to run again when one of these
+        // changes, so that each change between `cargo xtask` and plain cargo would build most of the workspace again.
+        let of_this_program = |name: &OsString| {
+            let name = name.to_string_lossy();
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        for (name, _) in env::vars_os().filter(|(name, _)| of_this_program(name)) {
+            cargo.env_remove(name);
+        }
+        cargo
     }
 
     /// A command started in the workspace root.
