@@ -264,6 +264,7 @@ pub fn status() -> Status {
             run_count: 1_000,
             run_time_ns: 90_000,
             memory_bytes: 8_192,
+            recursion_misses: Some(2),
         }],
         events: EventType::ALL
             .into_iter()

@@ -116,15 +116,17 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     topics.extend(s.topics.iter().map(|t| row(&[&t.topic, &t.state, &t.reason])));
     let _ = write!(out, "\n{}", table(&topics, &[left, left, left]));
 
-    let mut programs = vec![row(&["PROGRAM", "TOPIC", "HOOK", "RUNS", "MEAN", "MEMORY"])];
+    let mut programs = vec![row(&["PROGRAM", "TOPIC", "HOOK", "RUNS", "MEAN", "MEMORY", "SKIPPED"])];
     programs.extend(s.programs.iter().map(|p| {
         let mean = mean_ns(p).map_or_else(|| "-".to_owned(), nanos);
-        row(&[&p.name, &p.topic, &p.hook, &count(p.run_count), &mean, &bytes(p.memory_bytes)])
+        let skipped = p.recursion_misses.map_or_else(|| "-".to_owned(), count);
+        row(&[&p.name, &p.topic, &p.hook, &count(p.run_count), &mean, &bytes(p.memory_bytes), &skipped])
     }));
-    let _ = write!(out, "\n{}", table(&programs, &[left, left, left, right, right, right]));
+    let _ = write!(out, "\n{}", table(&programs, &[left, left, left, right, right, right, right]));
     let _ = writeln!(
         out,
-        "(runs during the {:.0} s in which the kernel measured them)",
+        "(runs during the {:.0} s in which the kernel measured them; skipped: the program was already running on that CPU, and what \
+         it would have counted is missing)",
         s.programs_measured_seconds
     );
 
@@ -234,6 +236,7 @@ fn json(s: &GetStatusResponse) -> serde_json::Value {
         "programs": s.programs.iter().map(|p| json!({
             "name": p.name, "topic": p.topic, "hook": p.hook, "runCount": p.run_count,
             "runTimeNs": p.run_time_ns, "meanNs": mean_ns(p), "memoryBytes": p.memory_bytes,
+            "recursionMisses": p.recursion_misses,
         })).collect::<Vec<_>>(),
         "events": s.events.iter().map(|e| json!({
             "type": e.r#type, "seen": e.seen, "lost": e.lost,

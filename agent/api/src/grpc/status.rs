@@ -69,6 +69,7 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
                 run_count: p.run_count,
                 run_time_ns: p.run_time_ns,
                 memory_bytes: p.memory_bytes,
+                recursion_misses: p.recursion_misses,
             })
             .collect(),
         events: status

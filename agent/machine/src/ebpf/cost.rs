@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
 
 use aya::programs::Program;
 use nodewarden_ebpf_abi::{CACHE_ENTRIES, CELL_ARRAYS, CpuState, Index};
@@ -19,7 +20,20 @@ pub fn of(program: &Program, attached: &Attached) -> Option<ProgramCost> {
         run_count: info.run_count(),
         run_time_ns: info.run_time().as_nanos() as u64,
         memory_bytes: info.memory_locked().map_or(0, u64::from),
+        recursion_misses: recursion_misses(program),
     })
+}
+
+/// How often the kernel skipped the program because it was already running on that CPU: its task was preempted inside it, and
+/// another task came to the same hook (kernel: bpf_prog_inc_misses_counter). `None` before Linux 5.12, which does not say.
+fn recursion_misses(program: &Program) -> Option<u64> {
+    let fd = program.fd().ok()?.as_fd().as_raw_fd();
+    field(&fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?, "recursion_misses:")
+}
+
+/// The number after `key` in the text of an fdinfo file.
+fn field(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
 
 /// Memory of all eBPF maps that this process has open, in bytes: the `memlock` line of each map's fdinfo.
@@ -36,8 +50,7 @@ pub fn map_bytes() -> u64 {
         .filter_map(|fd| {
             let path = format!("/proc/self/fdinfo/{}", fd.file_name().to_string_lossy());
             let info = fs::read_to_string(path).ok()?;
-            let field = |key| info.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
-            Some((field("map_id:")?, field("memlock:")?))
+            Some((field(&info, "map_id:")?, field(&info, "memlock:")?))
         })
         .collect();
     by_id.values().sum()
@@ -64,6 +77,13 @@ pub fn map_bytes_formula(cgroups: u64, cpus: u64, spaces: u64, ring: u64) -> u64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_that_does_not_count_skipped_runs_gives_none() {
+        let text = "prog_type:\t26\nrun_cnt:\t12\nrecursion_misses:\t3\nverified_insns:\t900\n";
+        assert_eq!(field(text, "recursion_misses:"), Some(3));
+        assert_eq!(field("prog_type:\t26\nrun_cnt:\t12\n", "recursion_misses:"), None);
+    }
 
     #[test]
     fn a_thousand_cgroups_on_128_cpus_stay_below_256_megabytes() {

@@ -70,6 +70,13 @@ fn programs(out: &mut Exposition<'_>, status: &Status) {
             writer.sample(&[], &extra, value(program), &[]);
         }
     }
+    let mut writer = out.family(Own::ProgramMisses.desc());
+    for program in &status.programs {
+        if let Some(misses) = program.recursion_misses {
+            let extra = [("program", &*program.name), ("hook", &*program.hook)];
+            writer.sample(&[], &extra, Value::Int(misses), &[]);
+        }
+    }
 }
 
 fn events(out: &mut Exposition<'_>, status: &Status) {

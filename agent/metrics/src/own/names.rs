@@ -54,6 +54,7 @@ families! {
         ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program while the kernel measured runs.";
         ProgramsMeasured: Counter "nodewarden_programs_measured_seconds_total" NONE "Time during which the kernel measured the runs of eBPF programs: by default one second in ten.";
         ProgramMemory: Gauge "nodewarden_program_memory_bytes" PROGRAM "Kernel memory of an eBPF program.";
+        ProgramMisses: Counter "nodewarden_program_recursion_misses_total" PROGRAM "Times that the kernel skipped an eBPF program because it was already running on that CPU: what it would have counted or reported is missing. Absent before Linux 5.12.";
         EventsSeen: Counter "nodewarden_events_seen_total" TYPE "Events taken from the kernel's ring buffer.";
         EventsLost: Counter "nodewarden_events_lost_total" TYPE "Events lost because the ring buffer was full.";
         CgroupsTracked: Gauge "nodewarden_cgroups_tracked" NONE "Number of cgroups that have kernel counters.";

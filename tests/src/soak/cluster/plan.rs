@@ -29,6 +29,11 @@ pub enum Fault {
 impl Fault {
     const ALL: [Self; 5] =
         [Self::Agent, Self::Runtime, Self::ApiServer, Self::AgentWithoutApiServer, Self::AgentWithoutRuntime];
+
+    /// Whether the API server is away for a while.
+    pub fn stops_api_server(self) -> bool {
+        matches!(self, Self::ApiServer | Self::AgentWithoutApiServer)
+    }
 }
 
 impl fmt::Display for Fault {

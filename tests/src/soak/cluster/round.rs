@@ -20,6 +20,9 @@ use crate::harness::{Context, Failure};
 
 /// How long a round's objects may take until they are as they should be.
 const SETTLES_S: u64 = 150;
+/// The same after the API server was away: a controller that has missed a change waits 5 minutes for it before it looks again
+/// (kube-controller-manager: ExpectationsTimeout).
+const SETTLES_AFTER_OUTAGE_S: u64 = 400;
 
 /// How often what was done.
 #[derive(Debug, Default, Clone, Copy)]
@@ -252,7 +255,8 @@ fn nth_pod(node: &mut Node<'_>, app: &str, nth: u64) -> Result<Option<String>, F
 /// Waits until the API shows what is wanted, and every pod has the newest config map.
 fn settle(node: &mut Node<'_>, plan: &RoundPlan, apps: &[Wanted], value: u64) -> Result<(), Failure> {
     let mut wrong = Vec::new();
-    let settled = eventually(node.context.patiently(SETTLES_S), "", || {
+    let limit = if plan.fault.stops_api_server() { SETTLES_AFTER_OUTAGE_S } else { SETTLES_S };
+    let settled = eventually(node.context.patiently(limit), "", || {
         node.observe();
         wrong = unsettled(node, plan, apps, value)?;
         Ok(wrong.is_empty().then_some(()))
@@ -295,7 +299,7 @@ fn unsettled(
             wrong.push(format!("{name} should be {wanted}: {} {seen:?}", status["status"]));
         }
     }
-    let folder = node.agent()?.state().join("pods");
+    let folder = node.agent()?.kubelet_dir().join("pods");
     for pod in pods.iter().filter(|pod| condition(pod, "Ready") == Some("True")) {
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
         let path = folder.join(uid).join("volumes/kubernetes.io~configmap").join(CONFIG).join(KEY);

@@ -114,6 +114,11 @@ impl Meter {
         })
     }
 
+    /// Whether it measures a disk.
+    pub fn is_of_disk(&self) -> bool {
+        matches!(self.pressure, Pressure::Bytes(_) | Pressure::Inodes(_))
+    }
+
     /// What each pod uses, however long that takes.
     ///
     /// # Errors

@@ -74,6 +74,9 @@ impl fmt::Display for Done {
     }
 }
 
+/// Nothing more is removed from a disk that has gained nothing for so many seconds.
+const QUIET_S: u32 = 3;
+
 /// Runs one round.
 ///
 /// # Errors
@@ -81,7 +84,7 @@ impl fmt::Display for Done {
 pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<Done, Failure> {
     let threshold = node.configure(round)?;
     // What pods request is a part of what is there before them.
-    let empty = u64::try_from(node.meter(round, &[], threshold)?.above()?).unwrap_or(0);
+    let empty = u64::try_from(freed(context, &node.meter(round, &[], threshold)?)?).unwrap_or(0);
     let pods = node.start_pods(round, empty)?;
     let meter = node.meter(round, &pods, threshold)?;
     let room = u64::try_from(meter.above()?).unwrap_or(0);
@@ -185,6 +188,22 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
     let violations = node.violations(may_restart)?;
     ensure!(violations.is_empty(), "after the pods' end: {}; {done}", violations.join("; "));
     Ok(done)
+}
+
+/// Waits until the runtime has removed what the pods of earlier rounds wrote, which it does some time after their end, and
+/// returns how much there is above the threshold.
+fn freed(context: &Context, meter: &Meter) -> Result<i64, Failure> {
+    let (mut last, mut quiet) = (meter.above()?, 0);
+    eventually(context.patiently(120), "what earlier pods wrote is still being removed", || {
+        if !meter.is_of_disk() || quiet == QUIET_S {
+            return Ok(Some(last));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let now = meter.above()?;
+        quiet = if now > last { 0 } else { quiet + 1 };
+        last = now;
+        Ok(None)
+    })
 }
 
 /// What is disturbed in a round.
