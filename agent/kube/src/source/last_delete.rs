@@ -160,9 +160,10 @@ async fn delete(connection: Connection, key: PodKey, uid: String) -> (String, Ou
                 debug!("pod {key} ({uid}) is deleted at the API server");
                 return (uid, Outcome::Taken);
             }
-            Ok(Err(kube::Error::Api(status))) if status.code == NOT_FOUND => return (uid, Outcome::Gone),
+            // An API server that has just started does not find pods for a node that deletes them: its admission plugin
+            // NodeRestriction looks into a cache that is still empty. What it says to a question comes from etcd.
             Ok(Err(kube::Error::Api(status)))
-                if status.code == CONFLICT && is_another(&pods, &key, &uid).await =>
+                if matches!(status.code, NOT_FOUND | CONFLICT) && is_another(&pods, &key, &uid).await =>
             {
                 return (uid, Outcome::Gone);
             }
@@ -182,5 +183,52 @@ async fn is_another(pods: &Api<v1::Pod>, key: &PodKey, uid: &str) -> bool {
     match timeout(ANSWER, pods.get_metadata_opt(&key.name)).await {
         Ok(Ok(found)) => found.is_none_or(|found| found.metadata.uid.as_deref() != Some(uid)),
         Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::fixture::Script;
+
+    const POD: &str = "/api/v1/namespaces/default/pods/web";
+
+    fn refusal(code: u16) -> String {
+        let reason = if code == NOT_FOUND { "NotFound" } else { "Conflict" };
+        format!(r#"{{"kind": "Status", "status": "Failure", "reason": "{reason}", "code": {code}}}"#)
+    }
+
+    fn metadata(uid: &str) -> String {
+        format!(
+            r#"{{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                "metadata": {{"name": "web", "namespace": "default", "uid": "{uid}"}}}}"#
+        )
+    }
+
+    async fn outcome(script: &Script) -> Outcome {
+        let done = delete(script.connection(), PodKey::new("default", "web"), "u1".into());
+        let done = timeout(Duration::from_secs(20), done).await;
+        done.unwrap_or_else(|_| panic!("not done after {:?}", script.requests())).1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_gone_when_the_api_server_has_none_or_another_of_its_name() {
+        for (refused, seen) in
+            [(404, (404, refusal(404))), (409, (200, metadata("u2"))), (404, (200, metadata("u2")))]
+        {
+            let script = Script::default().then(refused, refusal(refused)).then(seen.0, seen.1);
+            assert_eq!(outcome(&script).await, Outcome::Gone, "{refused}");
+            assert_eq!(script.requests(), [format!("DELETE {POD}?"), format!("GET {POD}")]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_a_starting_api_server_does_not_find_for_a_deletion_is_deleted_again() {
+        let script = Script::default().then(404, refusal(404)).then(200, metadata("u1")).then(
+            200,
+            metadata("u1").replace("PartialObjectMetadata", "Pod").replace("meta.k8s.io/v1", "v1"),
+        );
+        assert_eq!(outcome(&script).await, Outcome::Taken);
+        assert_eq!(script.requests().len(), 3);
     }
 }
