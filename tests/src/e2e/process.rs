@@ -6,7 +6,7 @@ use nodewarden_proto::nodewarden::v1::event::Detail;
 use nodewarden_proto::nodewarden::v1::{Cgroup, Exit};
 
 use super::support::{known, settled};
-use crate::fixture::{Agent, AgentOptions, Events, Group, TestRoot, Worker};
+use crate::fixture::{Agent, AgentOptions, Client, Events, Group, TestRoot, Worker};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::Processed;
 use crate::{ensure, ensure_eq};
@@ -58,15 +58,36 @@ fn threads(context: &Context) -> Result<(), Failure> {
     let arguments = ["threaded-processes", &ROUNDS.to_string(), "200"];
     let mut worker = Worker::spawn(context, Some(&group), &arguments)?;
     let before = read(&settled(&client, &group)?)?;
+    let skipped_before = skipped_exits(&client)?;
     worker.go()?;
     let done: Processed = worker.report(context.patiently(60))?;
     let after = read(&settled(&client, &group)?)?;
+    // The kernel skips a program that is preempted inside by a task which comes to the same hook, and the agent says how
+    // often: so many exits may be missing, and no more.
+    let skipped = skipped_exits(&client)? - skipped_before;
+    let missing = |expected: u64, seen: u64| seen <= expected && expected - seen <= skipped;
     let expected = Processed { execs: before.execs, ..done };
-    ensure_eq!(after, expected, "processes with 200 threads");
+    let (exits, signal_exits) = (expected.exits, expected.signal_exits);
+    ensure!(
+        missing(exits, after.exits) && missing(signal_exits, after.signal_exits),
+        "{after:?}, not {expected:?}; the kernel skipped the program {skipped} times"
+    );
+    ensure_eq!(
+        after,
+        Processed { exits: after.exits, signal_exits: after.signal_exits, ..expected },
+        "the others"
+    );
     let killed = events
         .collect(Duration::from_millis(500), context.patiently(2), |event| event.cgroup == group.path())?;
-    ensure_eq!(killed.len() as u64, ROUNDS, "events of killed processes");
+    ensure!(missing(ROUNDS, killed.len() as u64), "{} events of {ROUNDS} killed processes", killed.len());
     Ok(())
+}
+
+/// How often the kernel has skipped the programs that see ends of processes; 0 where it does not say (before Linux 5.12).
+fn skipped_exits(client: &Client) -> Result<u64, Failure> {
+    let programs = client.status()?.programs;
+    let of_exits = programs.iter().filter(|program| program.hook.ends_with("sched_process_exit"));
+    Ok(of_exits.filter_map(|program| program.recursion_misses).sum())
 }
 
 /// The agent's counters of a cgroup.
