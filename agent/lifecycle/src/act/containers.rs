@@ -201,7 +201,29 @@ pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartE
     let message =
         format!("the start of container {name} was cut off with an earlier agent or runtime: started again");
     state.env.record_event(&state.pod(), Some((name, id)), "StartResumed", message);
-    run(state, id, name).await
+    match run(state, id, name).await {
+        Err(StartError::Run(error)) if !error.is_unavailable() => anew(state, id, name, error).await,
+        ended => ended,
+    }
+}
+
+/// Removes a container whose start was cut off and that the runtime refuses to start now (containerd: "already exists" of
+/// what it had begun), and starts another one, as a kubelet does with every container that is only created, whatever the
+/// restart policy says. `refused`: why it was refused.
+async fn anew(state: &PodState, id: &str, name: &str, refused: RuntimeError) -> Result<(), StartError> {
+    let attempt = {
+        let inner = state.read();
+        inner.observed.containers.iter().find(|seen| seen.id == id).map(|seen| seen.attempt)
+    };
+    let Some(attempt) = attempt else { return Err(StartError::Run(refused)) };
+    tracing::info!(
+        container = name,
+        id,
+        "the start that was cut off is refused, another container is made: {refused}"
+    );
+    state.env.client.remove_container(id).await.map_err(StartError::Run)?;
+    state.note(|inner| inner.observed.containers.retain(|seen| seen.id != id));
+    start(state, name, attempt).await
 }
 
 /// Starts a container that is there, and runs its postStart hook.

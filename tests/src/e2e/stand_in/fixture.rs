@@ -19,6 +19,8 @@ pub struct Scale<'c> {
     runtime: StandInRuntime,
     root: TestRoot,
     manifests: PathBuf,
+    /// Whether containers are started again when they have ended.
+    restarts: bool,
     context: &'c Context,
 }
 
@@ -45,7 +47,8 @@ impl<'c> Scale<'c> {
             ..AgentOptions::default()
         };
         let agent = Agent::start(context, &options)?;
-        Ok(Self { agent, runtime, root, manifests, context })
+        // Where starts fail, the pods are those that are started once.
+        Ok(Self { agent, runtime, root, manifests, restarts: !faults.cut_starts, context })
     }
 
     pub fn agent(&self) -> &Agent {
@@ -71,7 +74,8 @@ impl<'c> Scale<'c> {
             let name = format!("pod-{number:04}");
             let [temporary, path] =
                 [format!(".{name}"), format!("{name}.json")].map(|file| self.manifests.join(file));
-            std::fs::write(&temporary, manifest(&name).to_string()).map_err(Failure::file(&temporary))?;
+            std::fs::write(&temporary, manifest(&name, self.restarts).to_string())
+                .map_err(Failure::file(&temporary))?;
             std::fs::rename(&temporary, &path).map_err(Failure::file(&path))?;
         }
         let wanted = (pods * CONTAINERS) as u64;
@@ -96,7 +100,7 @@ impl<'c> Scale<'c> {
 }
 
 /// A Burstable pod on the machine's network whose containers sleep.
-fn manifest(name: &str) -> Value {
+fn manifest(name: &str, restarts: bool) -> Value {
     let container = |number: usize| {
         json!({
             "name": format!("c{number}"),
@@ -105,7 +109,9 @@ fn manifest(name: &str) -> Value {
             "resources": { "requests": { "memory": "1Mi" }, "limits": { "memory": "16Mi" } },
         })
     };
-    pod(name, json!({ "containers": (0..CONTAINERS).map(container).collect::<Vec<_>>() }))
+    let policy = if restarts { "Always" } else { "Never" };
+    let containers: Vec<_> = (0..CONTAINERS).map(container).collect();
+    pod(name, json!({ "restartPolicy": policy, "containers": containers }))
 }
 
 #[cfg(test)]
@@ -114,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_manifest_is_a_valid_pod() {
-        let pods = nodewarden_manifest::manifest::parse(&manifest("p1").to_string());
+        let pods = nodewarden_manifest::manifest::parse(&manifest("p1", true).to_string());
         assert!(!pods.is_empty() && pods.into_iter().all(|pod| pod.is_ok()));
     }
 }

@@ -15,6 +15,7 @@ use fixture::Scale;
 
 pub const TESTS: &[Test] = &[
     Test::new("stand_in_late_and_lost", late_and_lost).timeout(180).in_parallel().needs(NEEDS),
+    Test::new("stand_in_start_cut_off", cut_off).timeout(120).in_parallel().needs(NEEDS),
     Test::new("stand_in_unowned", unowned).timeout(240).in_parallel().needs(NEEDS),
 ];
 
@@ -29,7 +30,7 @@ const UID: &str = "io.kubernetes.pod.uid";
 /// The kernel reports a container's end, the runtime notices it seconds later than it is waited for, and its event is lost:
 /// the container starts again.
 fn late_and_lost(context: &Context) -> Result<(), Failure> {
-    let faults = RuntimeFaults { lose_events: true, late: Duration::from_secs(5) };
+    let faults = RuntimeFaults { lose_events: true, late: Duration::from_secs(5), ..Default::default() };
     let scale = Scale::new(context, "late", faults)?;
     scale.start(PODS, context.patiently(LIMIT))?;
     std::thread::sleep(REST);
@@ -44,9 +45,22 @@ fn late_and_lost(context: &Context) -> Result<(), Failure> {
     scale.clear(context.patiently(LIMIT))
 }
 
+/// A container whose start was cut off, and whose runtime then refuses to start it, is made anew although its pod is never
+/// started again: it has not run yet.
+fn cut_off(context: &Context) -> Result<(), Failure> {
+    let faults = RuntimeFaults { cut_starts: true, ..Default::default() };
+    let scale = Scale::new(context, "cut", faults)?;
+    scale.start(1, context.patiently(LIMIT))?;
+    let runtime = Cri::connect(scale.runtime().socket())?;
+    let all = runtime.list_containers()?;
+    let attempts: Vec<_> = all.iter().filter_map(|one| Some(one.metadata.as_ref()?.attempt)).collect();
+    ensure!(attempts == [0, 0], "attempts of the containers: {attempts:?}");
+    scale.clear(context.patiently(LIMIT))
+}
+
 /// A sandbox of this agent without a pod, of which no event tells, is found by the regular list and removed.
 fn unowned(context: &Context) -> Result<(), Failure> {
-    let faults = RuntimeFaults { lose_events: true, late: Duration::ZERO };
+    let faults = RuntimeFaults { lose_events: true, ..Default::default() };
     let scale = Scale::new(context, "unowned", faults)?;
     scale.start(1, context.patiently(LIMIT))?;
     std::thread::sleep(REST);

@@ -174,7 +174,10 @@ pub fn judge(
     let at = |sample: &Sample| {
         let mut now = subjects.to_vec();
         match &sample.used {
-            Some(used) => now.iter_mut().zip(used).for_each(|(one, used)| one.used = *used),
+            // Those that do not grow use what they did, or they are being killed.
+            Some(used) => now.iter_mut().zip(used).enumerate().for_each(|(number, (one, used))| {
+                one.used = if number == grows { *used } else { one.used.max(*used) };
+            }),
             // Only one pod grows, so that what is missing from the disk is its.
             None => now[grows].used += u64::try_from(first - sample.above).unwrap_or(0),
         }
@@ -284,6 +287,12 @@ mod tests {
         assert_eq!(names(&[memory(-5, 25, true), memory(-15, 35, true)]), "a b");
         assert_eq!(names(&[memory(5, 25, true), memory(40, 0, false)]), "b", "never seen below it");
         assert_eq!(names(&[memory(1, 66, true), memory(69, 1, true), memory(70, 0, false)]), "a", "dying");
+        let others = |above, b, alive| sample(above, Some(vec![20, b]), alive);
+        assert_eq!(
+            names(&[others(9, 30, true), others(2, 4, true), others(40, 0, false)]),
+            "b",
+            "dying early"
+        );
         // By what is missing from the disk.
         assert_eq!(names(&[sample(85, None, true), sample(-1, None, true)]), "a");
         assert_eq!(names(&[sample(95, None, true)]), "b");
