@@ -288,7 +288,7 @@ mod tests {
             "CAP_BPF     read maps\n",
             "cpu      on\n",
             "network  off    cgroup_skb: operation not permitted\n",
-            "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
+            "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki        2\n",
             "oom       3     0\n",
             "hierarchy  /kubepods by cgroupfs (configuration)\nnode       cpu: 1900m of 2000m allocatable\n",
             "           memory: 3.00Gi of 4.00Gi allocatable\n           pods: 110 of 110 allocatable\npods       1, 1 being removed; 4 limits corrected since start\n",

@@ -195,7 +195,11 @@ proptest! {
         prop_assume!(quantity.fits_i64());
         let canonical = quantity.to_string();
         prop_assert_eq!(&q(&canonical), &quantity, "{}", &text);
-        prop_assert_eq!(q(&canonical).to_string(), canonical, "{}", text);
+        // As in Kubernetes, 31.25Ki is 32000, which is read as a decimal number and written as 32k.
+        let lost_its_suffix = text.ends_with('i') && !canonical.ends_with('i');
+        if !lost_its_suffix {
+            prop_assert_eq!(q(&canonical).to_string(), canonical, "{}", text);
+        }
     }
 
     #[test]
