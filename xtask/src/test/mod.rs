@@ -9,6 +9,7 @@ mod unit;
 mod vm;
 
 use std::process::ExitCode;
+use std::thread;
 
 use clap::ValueEnum;
 use thiserror::Error;
@@ -161,16 +162,29 @@ fn run_kind(
         let mut before = || fetching.iter_mut().for_each(vm::Fetching::wait);
         e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
-        if filter.is_none() && layout::is_root() {
-            cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
-        }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
     if guests {
-        tally.add(vm::run(layout, filter, clock)?);
-        clock.ended("virtual machines");
+        vm::build(layout)?;
+        clock.ended("programs of the virtual machines");
     }
-    Ok(())
+    let in_cluster = matches!(kind, Kind::All | Kind::E2e) && filter.is_none() && layout::is_root();
+    // Tests in a cluster wait for seconds and use little of the CPUs, so that guests run beside them.
+    thread::scope(|scope| {
+        let guests = guests.then(|| scope.spawn(|| vm::run(layout, filter)));
+        let mut done = Ok(());
+        if in_cluster {
+            done = cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally);
+        }
+        if let Some(guests) = guests {
+            match guests.join() {
+                Ok(counted) => tally.add(counted?),
+                Err(_) => tally.fail("virtual machines, for a fault of the harness"),
+            }
+            clock.ended("virtual machines");
+        }
+        done
+    })
 }
 
 /// A lone argument that names no kind is a filter.
