@@ -9,7 +9,6 @@ mod unit;
 mod vm;
 
 use std::process::ExitCode;
-use std::thread;
 
 use clap::ValueEnum;
 use thiserror::Error;
@@ -169,22 +168,14 @@ fn run_kind(
         clock.ended("programs of the virtual machines");
     }
     let in_cluster = matches!(kind, Kind::All | Kind::E2e) && filter.is_none() && layout::is_root();
-    // Tests in a cluster wait for seconds and use little of the CPUs, so that guests run beside them.
-    thread::scope(|scope| {
-        let guests = guests.then(|| scope.spawn(|| vm::run(layout, filter)));
-        let mut done = Ok(());
-        if in_cluster {
-            done = cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally);
-        }
-        if let Some(guests) = guests {
-            match guests.join() {
-                Ok(counted) => tally.add(counted?),
-                Err(_) => tally.fail("virtual machines, for a fault of the harness"),
-            }
-            clock.ended("virtual machines");
-        }
-        done
-    })
+    if in_cluster {
+        cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
+    }
+    if guests {
+        tally.add(vm::run(layout, filter)?);
+        clock.ended("virtual machines");
+    }
+    Ok(())
 }
 
 /// A lone argument that names no kind is a filter.

@@ -42,8 +42,8 @@ pub fn build(layout: &Layout) -> Result<(), TestError> {
 }
 
 /// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot guests has
-/// them counted as skipped. Nothing that needs much of the CPUs may run meanwhile: emulated machines that get only what
-/// other tests leave of two CPUs miss time-outs.
+/// them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what other tests leave of two CPUs
+/// miss time-outs.
 ///
 /// # Errors
 /// When guests can't be booted for a fault of ours.
