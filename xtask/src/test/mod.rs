@@ -161,18 +161,13 @@ fn run_kind(
         let mut before = || fetching.iter_mut().for_each(vm::Fetching::wait);
         e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
+        if filter.is_none() && layout::is_root() {
+            cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
+        }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
     if guests {
-        vm::build(layout)?;
-        clock.ended("programs of the virtual machines");
-    }
-    let in_cluster = matches!(kind, Kind::All | Kind::E2e) && filter.is_none() && layout::is_root();
-    if in_cluster {
-        cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
-    }
-    if guests {
-        tally.add(vm::run(layout, filter)?);
+        tally.add(vm::run(layout, filter, clock)?);
         clock.ended("virtual machines");
     }
     Ok(())

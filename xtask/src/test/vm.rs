@@ -4,6 +4,7 @@ use std::io::{IsTerminal, stderr};
 use std::thread::{self, JoinHandle};
 
 use super::TestError;
+use super::clock::Clock;
 use crate::vm;
 use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
@@ -33,21 +34,15 @@ impl Fetching {
     }
 }
 
-/// Builds what guests run.
-///
-/// # Errors
-/// When cargo fails.
-pub fn build(layout: &Layout) -> Result<(), TestError> {
-    Ok(vm::build(layout)?)
-}
-
 /// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot guests has
-/// them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what other tests leave of two CPUs
-/// miss time-outs.
+/// them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what other tests leave of two
+/// CPUs miss time-outs.
 ///
 /// # Errors
-/// When guests can't be booted for a fault of ours.
-pub fn run(layout: &Layout, filter: Option<&str>) -> Result<Tally, TestError> {
+/// When the programs can't be built, or guests not be booted for a fault of ours.
+pub fn run(layout: &Layout, filter: Option<&str>, clock: &mut Clock) -> Result<Tally, TestError> {
+    vm::build(layout)?;
+    clock.ended("programs of the virtual machines");
     println!("running the end-to-end tests in virtual machines");
     Ok(nodewarden_vm::everything(layout, filter)?)
 }
