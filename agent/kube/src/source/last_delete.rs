@@ -160,8 +160,8 @@ async fn delete(connection: Connection, key: PodKey, uid: String) -> (String, Ou
                 debug!("pod {key} ({uid}) is deleted at the API server");
                 return (uid, Outcome::Taken);
             }
-            // An API server that has just started does not find pods for a node that deletes them: its admission plugin
-            // NodeRestriction looks into a cache that is still empty. What it says to a question comes from etcd.
+            // An API server that has just started answers a node's DELETE of an existing pod with 404: its admission plugin
+            // NodeRestriction looks the pod up in a cache that is still empty. A GET is answered from etcd.
             Ok(Err(kube::Error::Api(status)))
                 if matches!(status.code, NOT_FOUND | CONFLICT) && is_another(&pods, &key, &uid).await =>
             {
@@ -198,11 +198,16 @@ mod tests {
         format!(r#"{{"kind": "Status", "status": "Failure", "reason": "{reason}", "code": {code}}}"#)
     }
 
-    fn metadata(uid: &str) -> String {
+    /// An object of this kind with the pod's name.
+    fn object(api_version: &str, kind: &str, uid: &str) -> String {
         format!(
-            r#"{{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+            r#"{{"kind": "{kind}", "apiVersion": "{api_version}",
                 "metadata": {{"name": "web", "namespace": "default", "uid": "{uid}"}}}}"#
         )
+    }
+
+    fn metadata(uid: &str) -> String {
+        object("meta.k8s.io/v1", "PartialObjectMetadata", uid)
     }
 
     async fn outcome(script: &Script) -> Outcome {
@@ -224,10 +229,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_a_starting_api_server_does_not_find_for_a_deletion_is_deleted_again() {
-        let script = Script::default().then(404, refusal(404)).then(200, metadata("u1")).then(
-            200,
-            metadata("u1").replace("PartialObjectMetadata", "Pod").replace("meta.k8s.io/v1", "v1"),
-        );
+        let script = Script::default()
+            .then(404, refusal(404))
+            .then(200, metadata("u1"))
+            .then(200, object("v1", "Pod", "u1"));
         assert_eq!(outcome(&script).await, Outcome::Taken);
         assert_eq!(script.requests().len(), 3);
     }

@@ -202,15 +202,19 @@ pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartE
         format!("the start of container {name} was cut off with an earlier agent or runtime: started again");
     state.env.record_event(&state.pod(), Some((name, id)), "StartResumed", message);
     match run(state, id, name).await {
-        Err(StartError::Run(error)) if !error.is_unavailable() => anew(state, id, name, error).await,
+        Err(StartError::Run(error)) if !error.is_unavailable() => replace(state, id, name, error).await,
         ended => ended,
     }
 }
 
-/// Removes a container whose start was cut off and that the runtime refuses to start now (containerd: "already exists" of
-/// what it had begun), and starts another one, as a kubelet does with every container that is only created, whatever the
-/// restart policy says. `refused`: why it was refused.
-async fn anew(state: &PodState, id: &str, name: &str, refused: RuntimeError) -> Result<(), StartError> {
+/// Removes a container that was created but never started, and that the runtime refuses to start, then creates and starts
+/// a new one with the same attempt number. containerd refuses with "already exists" when it was killed during the first
+/// start. The restart policy does not matter, since the container has not run (kubelet: ShouldContainerBeRestarted is
+/// true for every container in the created state). `refused` is the runtime's answer.
+///
+/// # Errors
+/// The old container cannot be removed, or the new one does not start.
+async fn replace(state: &PodState, id: &str, name: &str, refused: RuntimeError) -> Result<(), StartError> {
     let attempt = {
         let inner = state.read();
         inner.observed.containers.iter().find(|seen| seen.id == id).map(|seen| seen.attempt)
@@ -219,7 +223,7 @@ async fn anew(state: &PodState, id: &str, name: &str, refused: RuntimeError) -> 
     tracing::info!(
         container = name,
         id,
-        "the start that was cut off is refused, another container is made: {refused}"
+        "the runtime refuses to start a container whose first start was interrupted; it is replaced: {refused}"
     );
     state.env.client.remove_container(id).await.map_err(StartError::Run)?;
     state.note(|inner| inner.observed.containers.retain(|seen| seen.id != id));

@@ -45,8 +45,8 @@ fn late_and_lost(context: &Context) -> Result<(), Failure> {
     scale.clear(context.patiently(LIMIT))
 }
 
-/// A container whose start was cut off, and whose runtime then refuses to start it, is made anew although its pod is never
-/// started again: it has not run yet.
+/// A container whose first start was interrupted, and that the runtime refuses to start afterwards, is replaced by a new one
+/// although the restart policy is Never: it has not run.
 fn cut_off(context: &Context) -> Result<(), Failure> {
     let faults = RuntimeFaults { cut_starts: true, ..Default::default() };
     let scale = Scale::new(context, "cut", faults)?;
