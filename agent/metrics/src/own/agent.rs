@@ -57,24 +57,20 @@ fn topics(out: &mut Exposition<'_>, status: &Status) {
 
 fn programs(out: &mut Exposition<'_>, status: &Status) {
     out.single(Own::ProgramsMeasured.desc(), Value::Float(status.programs_measured_seconds));
-    type PickCost = fn(&ProgramCost) -> Value;
-    let families: [(Own, PickCost); 3] = [
-        (Own::ProgramRuns, |p| Value::Int(p.run_count)),
-        (Own::ProgramSeconds, |p| Value::Nanos(p.run_time_ns)),
-        (Own::ProgramMemory, |p| Value::Int(p.memory_bytes)),
+    type PickCost = fn(&ProgramCost) -> Option<Value>;
+    let families: [(Own, PickCost); 4] = [
+        (Own::ProgramRuns, |p| Some(Value::Int(p.run_count))),
+        (Own::ProgramSeconds, |p| Some(Value::Nanos(p.run_time_ns))),
+        (Own::ProgramMemory, |p| Some(Value::Int(p.memory_bytes))),
+        (Own::ProgramMisses, |p| p.recursion_misses.map(Value::Int)),
     ];
     for (family, value) in families {
         let mut writer = out.family(family.desc());
         for program in &status.programs {
-            let extra = [("program", &*program.name), ("hook", &*program.hook)];
-            writer.sample(&[], &extra, value(program), &[]);
-        }
-    }
-    let mut writer = out.family(Own::ProgramMisses.desc());
-    for program in &status.programs {
-        if let Some(misses) = program.recursion_misses {
-            let extra = [("program", &*program.name), ("hook", &*program.hook)];
-            writer.sample(&[], &extra, Value::Int(misses), &[]);
+            if let Some(value) = value(program) {
+                let extra = [("program", &*program.name), ("hook", &*program.hook)];
+                writer.sample(&[], &extra, value, &[]);
+            }
         }
     }
 }
