@@ -166,8 +166,8 @@ impl Layout {
     /// The cargo that runs this program, started in the workspace root.
     pub fn cargo(&self) -> Command {
         let mut cargo = self.command(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-        // What cargo sets for the program that it runs, this one: ring's build script wants to run again when one of these
-        // changes, so that each change between `cargo xtask` and plain cargo would build most of the workspace again.
+        // cargo sets these for the program that it runs, which is this one. ring's build script runs again when
+        // CARGO_MANIFEST_DIR changes, so that calling `cargo xtask` and plain cargo in turn built most of the workspace again.
         let of_this_program = |name: &OsString| {
             let name = name.to_string_lossy();
             ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
@@ -213,6 +213,17 @@ pub fn is_root() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_nested_cargo_does_not_see_what_cargo_set_for_this_program() {
+        let layout = Layout { root: "/w".into(), target: "/w/target".into() };
+        let cargo = layout.cargo();
+        let removed: Vec<_> =
+            cargo.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        assert!(
+            env::var_os("CARGO_MANIFEST_DIR").is_none() || removed.contains(&"CARGO_MANIFEST_DIR".as_ref())
+        );
+    }
 
     #[test]
     fn the_target_directory_holds_the_profile_of_this_program() {

@@ -10,8 +10,8 @@ use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
 use xtask_common::process;
 use xtask_common::tally::{Counts, Tally};
 
-/// Tests at a time of those that do not disturb each other. One of them uses 10 to 110 % of a CPU and waits otherwise: four
-/// keep two CPUs busy for three quarters of the time.
+/// Tests at a time of those that do not disturb each other. One of them uses 10 to 110 % of a CPU and waits otherwise: with
+/// four, two CPUs were measured to be 70 % busy.
 const JOBS: usize = 4;
 
 /// What has the programs that are tested, and the tests.

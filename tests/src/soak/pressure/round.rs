@@ -28,6 +28,8 @@ const DISTURBED_S: u64 = 12;
 const EVICTED_S: u64 = 90;
 /// How long containerd is stopped.
 const STOPPED_S: u64 = 2;
+/// The runtime has removed everything when a disk has gained no space for so many seconds.
+const QUIET_S: u32 = 3;
 /// Seconds of a day.
 const DAY_S: i64 = 86_400;
 
@@ -73,9 +75,6 @@ impl fmt::Display for Done {
         )
     }
 }
-
-/// Nothing more is removed from a disk that has gained nothing for so many seconds.
-const QUIET_S: u32 = 3;
 
 /// Runs one round.
 ///
