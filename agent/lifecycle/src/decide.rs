@@ -13,6 +13,7 @@ pub mod plan;
 pub mod policy;
 pub mod published;
 pub mod pull_policy;
+pub mod relist;
 pub mod resize;
 pub mod shrink;
 pub mod waiting;

@@ -93,6 +93,8 @@ pub struct Environment {
     pub starts: Arc<Semaphore>,
     /// How many calls that end something of a pod are under way at a time.
     pub ends: Semaphore,
+    /// The kernel reports every process that ends.
+    pub ends_reported: bool,
 }
 
 /// What of the node may change while the agent runs, at one moment.

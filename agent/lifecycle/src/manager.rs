@@ -50,6 +50,8 @@ pub enum Input {
         uid: String,
         eviction: Eviction,
     },
+    /// Whether the runtime's stream of events is open.
+    Subscribed(bool),
     /// The runtime can be asked again, or its stream of events broke: everything may have changed.
     Everything,
 }
@@ -113,7 +115,8 @@ impl Manager {
                 biased;
                 input = inputs.recv() => match input {
                     Some(Input::Desired(desired)) => self.desire(desired),
-                    Some(Input::Runtime { uid }) => self.order(&uid, Order::Look),
+                    Some(Input::Runtime { uid }) => self.runtime_event(&uid),
+                    Some(Input::Subscribed(open)) => self.housekeeping.set_subscribed(open),
                     Some(Input::Object { uid }) => self.order(&uid, Order::Refresh),
                     Some(Input::Evict { uid, eviction }) => {
                         self.env.admission.leaving(&uid);
@@ -129,7 +132,7 @@ impl Manager {
                     self.resize_refused();
                     self.end_overdue();
                     let env = self.env.clone();
-                    self.housekeeping.look(&env);
+                    self.housekeeping.look_if_due(&env);
                 }
             }
         }
@@ -137,6 +140,10 @@ impl Manager {
 
     /// Takes over what the sources want from now on.
     pub fn desire(&mut self, desired: Desired) {
+        if desired.is_complete() && !self.desired.is_complete() {
+            // From now on what no pod owns is removed.
+            self.housekeeping.doubt();
+        }
         self.desired = desired;
         self.assign();
         let complete = self.desired.is_complete();
@@ -214,6 +221,7 @@ impl Manager {
         unseen: Option<mpsc::Sender<Infallible>>,
     ) {
         let uid = pod.uid.clone();
+        self.housekeeping.begins(&uid);
         self.env.devices.claim(&uid);
         self.env.managers.claim(&uid);
         if let Some(objects) = &self.env.objects {
@@ -327,6 +335,7 @@ impl Manager {
                     self.send();
                 }
             }
+            Report::Contradicted { uid, sure } => self.housekeeping.contradicted(uid, sure),
             Report::Evicted { uid } => self.set_evicted(&uid, true),
             Report::Restarted { uid } => self.set_evicted(&uid, false),
             Report::Died { pod, record } => {
@@ -342,6 +351,7 @@ impl Manager {
             }
             Report::Gone { uid } => {
                 self.workers.remove(&uid);
+                self.housekeeping.gone(&uid);
                 devices::release(&self.env, &uid);
                 if let Some(objects) = &self.env.objects {
                     objects.forget(&uid);
@@ -377,14 +387,24 @@ impl Manager {
         }
     }
 
-    fn look_everywhere(&self) {
+    /// The runtime says that something happened to a pod.
+    fn runtime_event(&mut self, uid: &str) {
+        match self.workers.contains_key(uid) {
+            true => self.order(uid, Order::Look),
+            // It may be one without an owner.
+            false => self.housekeeping.doubt(),
+        }
+    }
+
+    fn look_everywhere(&mut self) {
+        self.housekeeping.doubt();
         for entry in self.workers.values() {
             let _ = entry.orders.send(Order::Look);
         }
     }
 
     /// Passes on what the kernel reported of a pod's cgroups.
-    fn event(&self, event: &Event) {
+    fn event(&mut self, event: &Event) {
         let Some(pod) = &event.pod else {
             if matches!(event.detail, Detail::Lost { .. }) {
                 self.look_everywhere();

@@ -58,6 +58,9 @@ pub enum Report {
     Evicted { uid: String },
     /// It starts again, and needs one.
     Restarted { uid: String },
+    /// The kernel saw a process end and the runtime still says that its container runs. `sure`: it was the container's
+    /// first process, not perhaps another one.
+    Contradicted { uid: String, sure: bool },
     /// The worker died of a fault in the agent.
     Died { pod: Arc<Pod>, record: Box<Record> },
 }

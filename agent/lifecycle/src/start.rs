@@ -193,6 +193,8 @@ pub struct Deps {
     pub health: mpsc::UnboundedReceiver<String>,
     /// Takes what admission decides.
     pub explain: Explain,
+    /// The kernel reports every process that ends.
+    pub ends_reported: bool,
 }
 
 /// Sends orders to the lifecycle. Its tasks end with the tokio runtime that they run in. Cloning shares it.
@@ -312,6 +314,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         verifier: Arc::new(verifier(config)),
         starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS))),
         ends: Semaphore::new(cpus * ENDS),
+        ends_reported: needs.ends_reported,
     });
     let hear = inputs.downgrade();
     let part = |name| parts::register(name, TASK_LIMIT);
@@ -385,8 +388,11 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
         match client.events().await {
             Ok(None) => return info!("the runtime sends no events: it is polled"),
             Ok(Some(events)) => {
-                if subscribed_before && let Some(inputs) = inputs.upgrade() {
-                    let _ = inputs.send(Input::Everything);
+                if let Some(inputs) = inputs.upgrade() {
+                    let _ = inputs.send(Input::Subscribed(true));
+                    if subscribed_before {
+                        let _ = inputs.send(Input::Everything);
+                    }
                 }
                 subscribed_before = true;
                 let mut events = std::pin::pin!(events);
@@ -400,6 +406,7 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
             }
             Err(_) => {}
         }
+        let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Subscribed(false)));
         tokio::time::sleep(SUBSCRIBE_AGAIN).await;
         if inputs.upgrade().is_none() {
             return;

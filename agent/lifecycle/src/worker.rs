@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::act::inbox::News;
+use crate::act::inbox::{NOTICED, News};
 use crate::act::turn::{Next, turn};
 use crate::act::{devices, evict, kill, look, probing, resize, terminate};
 use crate::orders::{Order, Report};
@@ -60,7 +60,7 @@ async fn live(
             // On the heap, so that a worker that waits holds nothing of it.
             let mut turn = Box::pin(async {
                 for (container, longest) in awaited {
-                    noticed(state, &container, longest).await;
+                    noticed(state, reports, &container, longest).await;
                 }
                 turn(state, look).await
             });
@@ -123,7 +123,12 @@ async fn leave(state: &PodState, orders: &mut mpsc::UnboundedReceiver<Order>) ->
 
 /// Waits until the runtime has noticed the end of a container that it reports as running; milliseconds, as a
 /// rule.
-async fn noticed(state: &PodState, container: &str, longest: Duration) {
+async fn noticed(
+    state: &PodState,
+    reports: &mpsc::UnboundedSender<Report>,
+    container: &str,
+    longest: Duration,
+) {
     if !kill::runs(state, container) {
         return;
     }
@@ -131,7 +136,9 @@ async fn noticed(state: &PodState, container: &str, longest: Duration) {
     let mut pause = Backoff::doubling(Duration::from_millis(1), Duration::from_millis(50));
     while look::still_runs(state, container).await {
         if begun.elapsed() >= longest {
-            // The runtime counts: it is asked again and again.
+            // The runtime counts: the container runs until the runtime says something else.
+            let (uid, sure) = (state.pod().uid.clone(), longest >= NOTICED);
+            let _ = reports.send(Report::Contradicted { uid, sure });
             return probing::alive(state, container);
         }
         if !state.pause(pause.advance()).await {

@@ -30,7 +30,7 @@ use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_kube::source::ApiSource;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
-use nodewarden_model::{Detail, Identity};
+use nodewarden_model::{Detail, Identity, Topic};
 use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, Following, PodSource, PodSources};
@@ -115,6 +115,7 @@ fn run_pods(
         }),
         health,
         explain: record_preemptions(history.clone()),
+        ends_reported: context.observer.facts.is_on(Topic::Process),
     };
     let (pods, adoption) = lifecycle::start(config, endpoint, found, deps);
     let gc = gc::start(context, endpoint, holds);

@@ -15,7 +15,7 @@ use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
-    Detail, EventCounts, EventType, Identity, PodRef, ProgramCost, Snapshot, TopicStatus,
+    Detail, EventCounts, EventType, HookState, Identity, PodRef, ProgramCost, Snapshot, Topic, TopicStatus,
 };
 use nodewarden_observer::registry::{Happened, Registry};
 use nodewarden_observer::sampler::Sampler;
@@ -36,6 +36,13 @@ pub struct Facts {
     pub capacity: u64,
     /// Topics of the kernel programs, without enforcement of devices.
     pub topics: Vec<TopicStatus>,
+}
+
+impl Facts {
+    /// Whether a topic of the kernel programs works without restriction.
+    pub fn is_on(&self, topic: Topic) -> bool {
+        self.topics.iter().any(|status| status.topic == topic && status.state == HookState::On)
+    }
 }
 
 /// See the module.

@@ -1,6 +1,6 @@
-//! Every two seconds and on demand: lists what the runtime has of this agent, finds what changed, and removes
-//! what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this agent's label and directories
-//! below its own are ever touched.
+//! Each minute, and every two seconds while something is in doubt: lists what the runtime has of this agent, finds what
+//! changed, and removes what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this agent's label and
+//! directories below its own are ever touched.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use nodewarden_proto::runtime::v1 as cri;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::{devices, look as look_at};
+use crate::decide::relist::{self, Certainty};
 use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
@@ -56,6 +57,18 @@ pub struct Housekeeping {
     /// Whether the runtime answered last time; none before the first answer.
     answered: Option<bool>,
     looking: bool,
+    /// When the last look began.
+    began: Option<Instant>,
+    /// Whether the runtime's stream of events is open.
+    subscribed: bool,
+    /// Something was lost, or may be left of a pod: the next look is due.
+    doubted: bool,
+    /// Pods of which the kernel and the runtime say different things, and until when that counts.
+    contradicted: BTreeMap<String, Instant>,
+    /// Pods that began since the last look did, and those that had before while it is under way: what it finds of them
+    /// is old.
+    begun: BTreeSet<String>,
+    begun_before: BTreeSet<String>,
     /// `None` after a fault of the agent.
     looks: mpsc::UnboundedSender<Option<Look>>,
     looked: mpsc::UnboundedReceiver<Option<Look>>,
@@ -79,6 +92,12 @@ impl Default for Housekeeping {
             last: BTreeMap::new(),
             answered: None,
             looking: false,
+            began: None,
+            subscribed: false,
+            doubted: false,
+            contradicted: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            begun_before: BTreeSet::new(),
             looks,
             looked,
             tidying: BTreeSet::new(),
@@ -89,11 +108,64 @@ impl Default for Housekeeping {
 }
 
 impl Housekeeping {
+    /// Whether the runtime's stream of events is open.
+    pub fn set_subscribed(&mut self, open: bool) {
+        self.subscribed = open;
+    }
+
+    /// Something may be other than it is known: the next look is due.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
+    /// The kernel saw a process end and the runtime says that the container of this pod runs: looks are due for a time,
+    /// or until the runtime says something else.
+    pub fn contradicted(&mut self, uid: String, sure: bool) {
+        let until = Instant::now() + if sure { relist::REGULAR } else { relist::PERHAPS };
+        let known = self.contradicted.entry(uid).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    /// A pod begins: the last look says nothing of it.
+    pub fn begins(&mut self, uid: &str) {
+        self.begun.insert(uid.to_owned());
+    }
+
+    /// Nothing is left of a pod, as far as its worker knows.
+    pub fn gone(&mut self, uid: &str) {
+        self.last.remove(uid);
+        self.contradicted.remove(uid);
+        self.doubted = true;
+    }
+
+    /// Starts a look if one is due.
+    pub fn look_if_due(&mut self, env: &Arc<Environment>) {
+        let now = Instant::now();
+        self.contradicted.retain(|_, until| now < *until);
+        let waits_for_a_list =
+            || env.devices.is_recovering() || !env.devices.stale().is_empty() || env.managers.has_stale();
+        let certainty = Certainty {
+            ends_reported: env.ends_reported,
+            subscribed: self.subscribed,
+            answered: self.answered == Some(true),
+            doubted: self.doubted
+                || !self.contradicted.is_empty()
+                || !self.suspects.is_empty()
+                || waits_for_a_list(),
+        };
+        if relist::is_due(certainty, self.began.map(|began| now.duration_since(began))) {
+            self.look(env);
+        }
+    }
+
     /// Starts a look, unless one is under way.
-    pub fn look(&mut self, env: &Arc<Environment>) {
+    fn look(&mut self, env: &Arc<Environment>) {
         if std::mem::replace(&mut self.looking, true) {
             return;
         }
+        self.began = Some(Instant::now());
+        self.doubted = false;
+        self.begun_before.append(&mut self.begun);
         let (env, looks, news) = (env.clone(), self.looks.clone(), self.answered != Some(true));
         tokio::spawn(async move {
             // After a panic, which the log has, the next look is another try.
@@ -123,7 +195,10 @@ impl Housekeeping {
 
     fn take(&mut self, look: Option<Look>) -> LookResult {
         self.looking = false;
-        let Some(look) = look else { return LookResult::default() };
+        let Some(look) = look else {
+            self.doubted = true;
+            return LookResult::default();
+        };
         let listing = match look.listing {
             Ok(listing) => listing,
             Err(error) => {
@@ -134,6 +209,7 @@ impl Housekeeping {
         };
         let back = self.answered == Some(false);
         self.answered = Some(true);
+        self.begun_before.clear();
         if back {
             info!("the runtime answers again");
         }
@@ -141,8 +217,9 @@ impl Housekeeping {
         let now: BTreeMap<String, u64> =
             pods.iter().map(|(uid, own)| (uid.clone(), fingerprint(own))).collect();
         let uids: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();
-        let changed =
+        let changed: Vec<String> =
             uids.into_iter().filter(|uid| back || self.last.get(*uid) != now.get(*uid)).cloned().collect();
+        self.contradicted.retain(|uid, _| !changed.contains(uid));
         self.last = now;
         LookResult {
             changed,
@@ -164,7 +241,10 @@ impl Housekeeping {
 
     /// Whether the runtime was asked and had nothing of this pod.
     pub fn never_had(&self, uid: &str) -> bool {
-        self.answered == Some(true) && !self.last.contains_key(uid) && !self.tidying.contains(uid)
+        let unknown = |of: &BTreeSet<String>| !of.contains(uid);
+        self.answered == Some(true)
+            && !self.last.contains_key(uid)
+            && [&self.tidying, &self.begun, &self.begun_before].into_iter().all(unknown)
     }
 
     /// Removes what is there and has no worker, if it had none at the last look either: sandboxes first, then
@@ -302,6 +382,50 @@ fn fingerprint(listing: &Listing) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn look_of(uids: &[(&str, i32)]) -> Option<Look> {
+        let sandbox = |(uid, state): &(&str, i32)| cri::PodSandbox {
+            id: format!("sandbox of {uid}"),
+            metadata: Some(cri::PodSandboxMetadata { uid: (*uid).to_owned(), ..Default::default() }),
+            state: *state,
+            ..Default::default()
+        };
+        let sandboxes = uids.iter().map(sandbox).collect();
+        let listing = Ok(Listing { sandboxes, containers: Vec::new() });
+        Some(Look { listing, directories: BTreeSet::new() })
+    }
+
+    #[test]
+    fn a_pod_that_began_after_the_look_is_never_taken_for_one_that_the_runtime_never_had() {
+        let mut housekeeping = Housekeeping::default();
+        housekeeping.take(look_of(&[]));
+        assert!(housekeeping.never_had("u"));
+        housekeeping.begins("u");
+        housekeeping.gone("u");
+        assert!(!housekeeping.never_had("u"), "the last look was before it began");
+        assert!(housekeeping.doubted, "something of it may be left");
+        // As `look` does when the next one starts.
+        let mut begun = std::mem::take(&mut housekeeping.begun);
+        housekeeping.begun_before.append(&mut begun);
+        assert!(!housekeeping.never_had("u"));
+        housekeeping.take(look_of(&[]));
+        assert!(housekeeping.never_had("u"));
+    }
+
+    #[test]
+    fn a_contradiction_lasts_until_the_runtime_says_something_else() {
+        let mut housekeeping = Housekeeping::default();
+        housekeeping.take(look_of(&[("u", 0), ("v", 0)]));
+        housekeeping.contradicted("u".into(), true);
+        let until = housekeeping.contradicted["u"];
+        housekeeping.contradicted("u".into(), false);
+        assert_eq!(housekeeping.contradicted["u"], until, "never shortened");
+        housekeeping.take(look_of(&[("u", 0), ("v", 1)]));
+        assert!(housekeeping.contradicted.contains_key("u"), "only another pod has changed");
+        let found = housekeeping.take(look_of(&[("u", 1), ("v", 1)]));
+        assert_eq!(found.changed, ["u"]);
+        assert!(housekeeping.contradicted.is_empty());
+    }
 
     #[tokio::test]
     async fn after_a_panic_in_a_look_or_a_removal_the_next_one_is_made() {

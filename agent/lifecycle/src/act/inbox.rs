@@ -7,7 +7,7 @@ use crate::orders::Order;
 use crate::state::PodState;
 
 /// How long the runtime may take to notice the end of a container that the kernel saw.
-const NOTICED: Duration = Duration::from_secs(2);
+pub const NOTICED: Duration = Duration::from_secs(2);
 /// The same where it may have been another process.
 const DOUBTED: Duration = Duration::from_millis(100);
 

@@ -1,4 +1,5 @@
-//! What the agent does when a runtime's events are lost, against a stand-in for a runtime that can be made to lose them. What a real runtime does is tested in `pods`.
+//! What the agent does when a runtime's events are lost and when all is well, against a stand-in for a runtime that can be
+//! made to lose them. What a real runtime does is tested in `pods`.
 
 pub mod fixture;
 
@@ -14,6 +15,7 @@ use crate::harness::{Capability, Context, Failure, Test};
 use fixture::Scale;
 
 pub const TESTS: &[Test] = &[
+    Test::new("stand_in_listed_rarely", listed_rarely).timeout(120).in_parallel().needs(NEEDS),
     Test::new("stand_in_late_and_lost", late_and_lost).timeout(180).in_parallel().needs(NEEDS),
     Test::new("stand_in_start_cut_off", cut_off).timeout(120).in_parallel().needs(NEEDS),
     Test::new("stand_in_unowned", unowned).timeout(240).in_parallel().needs(NEEDS),
@@ -23,12 +25,26 @@ const NEEDS: &[Capability] = &[Capability::Root, Capability::Loopback];
 const PODS: usize = 5;
 /// Limit in seconds for starting and ending the pods.
 const LIMIT: u64 = 60;
-/// How long the agent has after the start until it has tidied up.
+/// How long the agent has after the start until it trusts the runtime's events and has tidied up.
 const REST: Duration = Duration::from_secs(8);
 const UID: &str = "io.kubernetes.pod.uid";
 
+/// While the runtime sends events and nothing happens, it is not listed every two seconds.
+fn listed_rarely(context: &Context) -> Result<(), Failure> {
+    let scale = Scale::new(context, "lists", RuntimeFaults::default())?;
+    scale.start(PODS, context.patiently(LIMIT))?;
+    std::thread::sleep(REST);
+    let lists = || Ok::<_, Failure>(scale.runtime().notes()?.calls("ListPodSandbox"));
+    let before = lists()?;
+    std::thread::sleep(Duration::from_secs(30));
+    let made = lists()? - before;
+    // One of everything and one for the names a minute, which may both fall into this time.
+    ensure!(made <= 2, "{made} lists in 30 s");
+    scale.clear(context.patiently(LIMIT))
+}
+
 /// The kernel reports a container's end, the runtime notices it seconds later than it is waited for, and its event is lost:
-/// the container starts again.
+/// the container starts again long before the next regular list.
 fn late_and_lost(context: &Context) -> Result<(), Failure> {
     let faults = RuntimeFaults { lose_events: true, late: Duration::from_secs(5), ..Default::default() };
     let scale = Scale::new(context, "late", faults)?;
@@ -84,7 +100,7 @@ fn unowned(context: &Context) -> Result<(), Failure> {
     let before = scale.runtime().notes()?.calls("ListPodSandbox");
     scale.runtime().wait_until(context.patiently(90), "removed", |notes| notes.sandboxes == 1)?;
     let lists = scale.runtime().notes()?.calls("ListPodSandbox") - before;
-    // Two regular ones, one for names, and lists of its pod alone.
+    // A regular one, a second look at what has no owner, one for names, and lists of its pod alone.
     ensure!(lists <= 8, "{lists} lists until it was removed");
     scale.clear(context.patiently(LIMIT))
 }

@@ -216,6 +216,7 @@ impl Node {
             pressure: pressed,
             starts: Arc::new(Semaphore::new(1)),
             ends: Semaphore::new(16),
+            ends_reported: true,
         });
         let (orders, inbox) = mpsc::unbounded_channel();
         let (reporting, reports) = mpsc::unbounded_channel();
