@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{devices, look as look_at};
-use crate::decide::relist::{self, Certainty};
+use crate::decide::relist::{self, Doubts};
 use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
@@ -64,7 +64,7 @@ pub struct Housekeeping {
     /// Something was lost, or may be left of a pod: the next look is due.
     doubted: bool,
     /// Pods of which the kernel and the runtime say different things, and until when that counts.
-    contradicted: BTreeMap<String, Instant>,
+    contradicted: BTreeMap<String, Contradiction>,
     /// Pods that began since the last look did, and those that had before while it is under way: what it finds of them
     /// is old.
     begun: BTreeSet<String>,
@@ -83,6 +83,15 @@ pub struct Housekeeping {
 struct Look {
     listing: Result<Listing, RuntimeError>,
     directories: BTreeSet<String>,
+}
+
+/// The kernel and the runtime say different things of a pod.
+#[derive(Debug, Clone, Copy)]
+struct Contradiction {
+    /// When it no longer counts.
+    until: Instant,
+    /// The runtime was listed since.
+    listed: bool,
 }
 
 impl Default for Housekeeping {
@@ -122,8 +131,8 @@ impl Housekeeping {
     /// or until the runtime says something else.
     pub fn contradicted(&mut self, uid: String, sure: bool) {
         let until = Instant::now() + if sure { relist::REGULAR } else { relist::PERHAPS };
-        let known = self.contradicted.entry(uid).or_insert(until);
-        *known = until.max(*known);
+        let until = until.max(self.contradicted.get(&uid).map_or(until, |known| known.until));
+        self.contradicted.insert(uid, Contradiction { until, listed: false });
     }
 
     /// A pod begins: the last look says nothing of it.
@@ -141,19 +150,20 @@ impl Housekeeping {
     /// Starts a look if one is due.
     pub fn look_if_due(&mut self, env: &Arc<Environment>) {
         let now = Instant::now();
-        self.contradicted.retain(|_, until| now < *until);
-        let waits_for_a_list =
-            || env.devices.is_recovering() || !env.devices.stale().is_empty() || env.managers.has_stale();
-        let certainty = Certainty {
-            ends_reported: env.ends_reported,
-            subscribed: self.subscribed,
-            answered: self.answered == Some(true),
-            doubted: self.doubted
-                || !self.contradicted.is_empty()
-                || !self.suspects.is_empty()
-                || waits_for_a_list(),
+        self.contradicted.retain(|_, contradiction| now < contradiction.until);
+        let doubts = Doubts {
+            ends_unreported: !env.ends_reported,
+            not_subscribed: !self.subscribed,
+            not_answered: self.answered != Some(true),
+            lost: self.doubted,
+            contradicted: !self.contradicted.is_empty(),
+            unowned: !self.suspects.is_empty(),
+            recovering: env.devices.is_recovering()
+                || !env.devices.stale().is_empty()
+                || env.managers.has_stale(),
         };
-        if relist::is_due(certainty, self.began.map(|began| now.duration_since(began))) {
+        if let Some(reason) = relist::reason(doubts, self.began.map(|began| now.duration_since(began))) {
+            debug!("listing the runtime: {reason}");
             self.look(env);
         }
     }
@@ -219,7 +229,10 @@ impl Housekeeping {
         let uids: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();
         let changed: Vec<String> =
             uids.into_iter().filter(|uid| back || self.last.get(*uid) != now.get(*uid)).cloned().collect();
-        self.contradicted.retain(|uid, _| !changed.contains(uid));
+        // The first list after it is compared with one from long before.
+        self.contradicted.retain(|uid, contradiction| {
+            !(std::mem::replace(&mut contradiction.listed, true) && changed.contains(uid))
+        });
         self.last = now;
         LookResult {
             changed,
@@ -417,12 +430,18 @@ mod tests {
         let mut housekeeping = Housekeeping::default();
         housekeeping.take(look_of(&[("u", 0), ("v", 0)]));
         housekeeping.contradicted("u".into(), true);
-        let until = housekeeping.contradicted["u"];
+        let until = housekeeping.contradicted["u"].until;
         housekeeping.contradicted("u".into(), false);
-        assert_eq!(housekeeping.contradicted["u"], until, "never shortened");
-        housekeeping.take(look_of(&[("u", 0), ("v", 1)]));
+        assert_eq!(housekeeping.contradicted["u"].until, until, "never shortened");
+        let found = housekeeping.take(look_of(&[("u", 1), ("v", 0)]));
+        assert_eq!(found.changed, ["u"]);
+        assert!(
+            housekeeping.contradicted.contains_key("u"),
+            "the list before was from before the contradiction"
+        );
+        housekeeping.take(look_of(&[("u", 1), ("v", 1)]));
         assert!(housekeeping.contradicted.contains_key("u"), "only another pod has changed");
-        let found = housekeeping.take(look_of(&[("u", 1), ("v", 1)]));
+        let found = housekeeping.take(look_of(&[("u", 0), ("v", 1)]));
         assert_eq!(found.changed, ["u"]);
         assert!(housekeeping.contradicted.is_empty());
     }

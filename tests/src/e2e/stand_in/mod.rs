@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use nodewarden_proto::runtime::v1 as cri;
 
 use crate::ensure;
-use crate::fixture::{CgroupError, Cri, RuntimeFaults};
+use crate::fixture::{CgroupError, Cri, LISTED_BY_OWNER, RuntimeFaults};
 use crate::harness::{Capability, Context, Failure, Test};
 use fixture::Scale;
 
@@ -34,12 +34,12 @@ fn listed_rarely(context: &Context) -> Result<(), Failure> {
     let scale = Scale::new(context, "lists", RuntimeFaults::default())?;
     scale.start(PODS, context.patiently(LIMIT))?;
     std::thread::sleep(REST);
-    let lists = || Ok::<_, Failure>(scale.runtime().notes()?.calls("ListPodSandbox"));
+    let lists = || Ok::<_, Failure>(scale.runtime().notes()?.calls(LISTED_BY_OWNER));
     let before = lists()?;
     std::thread::sleep(Duration::from_secs(30));
     let made = lists()? - before;
-    // One of everything and one for the names a minute, which may both fall into this time.
-    ensure!(made <= 2, "{made} lists in 30 s");
+    // The regular one may fall into this time.
+    ensure!(made <= 1, "{made} lists in 30 s");
     scale.clear(context.patiently(LIMIT))
 }
 
@@ -97,11 +97,11 @@ fn unowned(context: &Context) -> Result<(), Failure> {
         ..Default::default()
     };
     let _pod = runtime.run_sandbox(config, context.problems())?;
-    let before = scale.runtime().notes()?.calls("ListPodSandbox");
+    let before = scale.runtime().notes()?.calls(LISTED_BY_OWNER);
     scale.runtime().wait_until(context.patiently(90), "removed", |notes| notes.sandboxes == 1)?;
-    let lists = scale.runtime().notes()?.calls("ListPodSandbox") - before;
-    // A regular one, a second look at what has no owner, one for names, and lists of its pod alone.
-    ensure!(lists <= 8, "{lists} lists until it was removed");
+    let lists = scale.runtime().notes()?.calls(LISTED_BY_OWNER) - before;
+    // A regular one, which finds it, and one that finds it again; and what the removal itself brings about.
+    ensure!(lists <= 4, "{lists} lists until it was removed");
     scale.clear(context.patiently(LIMIT))
 }
 
