@@ -31,10 +31,21 @@ pub struct Test {
     pub timeout_seconds: u64,
     /// False for tests that only check the fixtures and workers.
     pub needs_agent: bool,
-    /// Whether others may run at the same time: for tests whose agent, runtime, cgroups and files are their own, and that
-    /// neither measure times below a second nor what the whole machine has left.
-    pub in_parallel: bool,
+    /// Which other tests may run at the same time.
+    pub beside: Beside,
     pub run: fn(&Context) -> Result<(), Failure>,
+}
+
+/// Which other tests may run at the same time as a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// No other: it looks at the whole machine, or its bounds are for a machine that does nothing else.
+    None,
+    /// One: agent, runtime, cgroups and files are its own, it waits most of the time, and its bounds are not below a tenth of
+    /// a second.
+    One,
+    /// Several: as above, and nothing that it measures is below a second.
+    Some,
 }
 
 impl Test {
@@ -45,7 +56,7 @@ impl Test {
             needs: &[Capability::Root],
             timeout_seconds: 60,
             needs_agent: true,
-            in_parallel: false,
+            beside: Beside::None,
             run,
         }
     }
@@ -58,9 +69,14 @@ impl Test {
         Self { timeout_seconds, ..self }
     }
 
-    /// May run while others that may do so run.
+    /// May run while others run that may do so, see [`Beside::Some`].
     pub const fn in_parallel(self) -> Self {
-        Self { in_parallel: true, ..self }
+        Self { beside: Beside::Some, ..self }
+    }
+
+    /// May run while one other test runs that may do so, see [`Beside::One`].
+    pub const fn in_pairs(self) -> Self {
+        Self { beside: Beside::One, ..self }
     }
 
     pub const fn without_agent(self) -> Self {

@@ -67,9 +67,16 @@ struct Running<'a> {
     output: PathBuf,
 }
 
-/// Runs `tests`, those that may take longest first, and prints what each runner printed once it has ended. When
-/// `interrupted` is set, the runners are interrupted too and no further one is begun.
-pub fn run(tests: &[&Test], options: &Options, own: &Path, files: &Path, interrupted: &AtomicBool) -> Counts {
+/// Runs `tests`, `jobs` at a time and those that may take longest first, and prints what each runner printed once it has
+/// ended. When `interrupted` is set, the runners are interrupted too and no further one is begun.
+pub fn run(
+    tests: &[&Test],
+    jobs: usize,
+    options: &Options,
+    own: &Path,
+    files: &Path,
+    interrupted: &AtomicBool,
+) -> Counts {
     let mut waiting = tests.to_vec();
     waiting.sort_by_key(|test| std::cmp::Reverse(test.timeout_seconds));
     let mut waiting = VecDeque::from(waiting);
@@ -84,7 +91,7 @@ pub fn run(tests: &[&Test], options: &Options, own: &Path, files: &Path, interru
                 interrupt(one);
             }
         }
-        while running.len() < options.jobs
+        while running.len() < jobs
             && let Some(test) = waiting.pop_front()
         {
             match start(test, options, own, files) {

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::parallel::Counts;
-use super::{Context, Failure, Sweep, Test, parallel};
+use super::{Beside, Context, Failure, Sweep, Test, parallel};
 use crate::fixture::{Containerd, Layout, die_with_parent};
 
 /// How to run the tests.
@@ -25,7 +25,7 @@ pub struct Options {
     /// Prints one JSON object per test instead of a line of text.
     pub json: bool,
     pub patience: u32,
-    /// How many of the tests that may run in parallel do so.
+    /// How many of the tests that may run beside others do so at a time.
     pub jobs: usize,
     /// Set in the process that runs a single test: its name, the runner's pid, and the file for its outcome.
     pub single: Option<(String, u32, PathBuf)>,
@@ -73,9 +73,12 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
     let sweep = Sweep::new(&layout, std::process::id());
     // Pods of several tests on one runtime would be taken for what another test left.
     let jobs = if Containerd::is_of_the_machine() { 1 } else { options.jobs };
-    // Those that may run in parallel come last: the first ones test what all others depend on.
-    let (together, alone): (Vec<_>, Vec<_>) =
-        chosen.into_iter().partition(|test| jobs > 1 && test.in_parallel);
+    // The first ones run alone: they test what all others depend on.
+    let of = |beside| {
+        let own = |test: &&&Test| (if jobs > 1 { test.beside } else { Beside::None }) == beside;
+        chosen.iter().filter(own).copied().collect::<Vec<&Test>>()
+    };
+    let [alone, pairs, together] = [Beside::None, Beside::One, Beside::Some].map(of);
     let mut counts = Counts::default();
     for test in alone {
         if INTERRUPTED.load(Ordering::SeqCst) {
@@ -93,10 +96,12 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
         }
         report(test.name, &outcome, &output, begun.elapsed(), options.json);
     }
-    if !together.is_empty() && !options.json {
-        println!("from here on: {jobs} tests at a time");
+    for (tests, jobs) in [(pairs, jobs.min(2)), (together, jobs)] {
+        if !tests.is_empty() && !options.json {
+            println!("from here on: {jobs} tests at a time");
+        }
+        counts.add(parallel::run(&tests, jobs, options, &own, &files, &INTERRUPTED));
     }
-    counts.add(parallel::run(&together, options, &own, &files, &INTERRUPTED));
     drop(std::fs::remove_dir_all(&files));
 
     let left = sweep.find();

@@ -49,7 +49,7 @@ pub fn tests() -> Vec<Test> {
         enforce::TESTS,
     ]
     .concat();
-    // It keeps both CPUs of a small machine busy.
-    let alone = [rounds::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
+    // It keeps more than one CPU busy.
+    let pairs = rounds::TESTS.iter().copied();
+    parallel.into_iter().map(Test::in_parallel).chain(pairs.map(Test::in_pairs)).collect()
 }

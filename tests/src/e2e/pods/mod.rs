@@ -70,9 +70,11 @@ pub fn tests() -> Vec<Test> {
         command_line::TESTS,
     ]
     .concat();
-    // Bounds of a tenth of a second and of a second; and a test that keeps both CPUs of a small machine busy.
-    let alone = [oom::TESTS, crash::TESTS, churn::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
+    // Bounds of half a second.
+    let pairs = crash::TESTS.iter().copied().map(Test::in_pairs);
+    // A bound of a tenth of a second; and a test that keeps both CPUs of a small machine busy.
+    let alone = [oom::TESTS, churn::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(pairs).chain(alone).collect()
 }
 
 /// Checks the `key=value` lines that a container printed; fails with every difference.

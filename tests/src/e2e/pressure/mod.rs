@@ -36,7 +36,9 @@ pub fn tests() -> Vec<Test> {
         simulate::TESTS,
     ]
     .concat();
-    // They measure seconds closely, look at what the whole machine has, or kill the agent at a certain moment.
-    let alone = [under::TESTS, killed::TESTS, node::TESTS, pids::TESTS, observe::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
+    // They measure seconds closely, or kill the agent at a certain moment.
+    let pairs = [under::TESTS, killed::TESTS].concat().into_iter().map(Test::in_pairs);
+    // They look at what the whole machine has.
+    let alone = [node::TESTS, pids::TESTS, observe::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(pairs).chain(alone).collect()
 }

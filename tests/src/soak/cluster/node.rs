@@ -164,6 +164,20 @@ impl<'c> Node<'c> {
         Ok(self.version)
     }
 
+    /// Changes an annotation of each Deployment and ReplicaSet, so that their controllers look at them.
+    pub fn remind_controllers(&mut self) -> Result<(), Failure> {
+        self.version += 1;
+        let change = json!({ "metadata": { "annotations": { "reminder": self.version.to_string() } } });
+        for kind in ["deployments", "replicasets"] {
+            for object in self.list("apis/apps/v1", kind)? {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let path = self.path("apis/apps/v1", &format!("{kind}/{name}"));
+                self.ask(|api| api.patch(&path, &change))?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn create_job(&mut self, name: &str, job: super::plan::Job) -> Result<(), Failure> {
         let object = objects::job(name, self.fixture.name(), job, &self.evidence);
         let path = self.path("apis/batch/v1", "jobs");

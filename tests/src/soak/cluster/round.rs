@@ -20,9 +20,11 @@ use crate::harness::{Context, Failure};
 
 /// How long a round's objects may take until they are as they should be.
 const SETTLES_S: u64 = 150;
-/// The same after the API server was away: a controller that has missed a change waits 5 minutes for it before it looks again
-/// (kube-controller-manager: ExpectationsTimeout).
+/// The same after the API server was away.
 const SETTLES_AFTER_OUTAGE_S: u64 = 400;
+/// A controller that has missed the result of its own change waits so long for it (kube-controller-manager: ExpectationsTimeout,
+/// 5 minutes). Afterwards it goes on when its object changes, or twelve hours later: this changes its object.
+const REMIND_CONTROLLERS_S: u64 = 310;
 
 /// How often what was done.
 #[derive(Debug, Default, Clone, Copy)]
@@ -256,12 +258,28 @@ fn nth_pod(node: &mut Node<'_>, app: &str, nth: u64) -> Result<Option<String>, F
 fn settle(node: &mut Node<'_>, plan: &RoundPlan, apps: &[Wanted], value: u64) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     let limit = if plan.fault.stops_api_server() { SETTLES_AFTER_OUTAGE_S } else { SETTLES_S };
+    let (begun, remind) = (Instant::now(), node.context.patiently(REMIND_CONTROLLERS_S));
+    let mut reminded = false;
     let settled = eventually(node.context.patiently(limit), "", || {
         node.observe();
         wrong = unsettled(node, plan, apps, value)?;
+        if !wrong.is_empty() && !reminded && begun.elapsed() >= remind {
+            reminded = true;
+            println!(
+                "soak cluster: the controllers are reminded of their objects, since {}",
+                wrong.join("; ")
+            );
+            node.remind_controllers()?;
+        }
         Ok(wrong.is_empty().then_some(()))
     });
-    settled.map_err(|failure| Failure::Unexpected(format!("not as wanted{failure}: {}", wrong.join("; "))))
+    settled.map_err(|failure| {
+        wrong.extend(node.list("apis/apps/v1", "replicasets").into_iter().flatten().map(|set| {
+            let name = set["metadata"]["name"].as_str().unwrap_or_default();
+            format!("ReplicaSet {name} of {} has {}", set["spec"]["replicas"], set["status"])
+        }));
+        Failure::Unexpected(format!("not as wanted{failure}: {}", wrong.join("; ")))
+    })
 }
 
 fn unsettled(
