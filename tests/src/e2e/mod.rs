@@ -53,9 +53,9 @@ mod workloads;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
-use crate::harness::{Options, Test, run};
+use crate::harness::{Beside, Options, Test, run};
 
 /// End-to-end tests of nodewarden on this machine's kernel. Needs root.
 #[derive(Parser)]
@@ -81,9 +81,9 @@ struct Arguments {
     /// How many of the tests that do not disturb each other run at a time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Leave out tests with this in their name
-    #[arg(long)]
-    without: Option<String>,
+    /// Only one part of the tests; together they are all
+    #[arg(long, value_enum)]
+    part: Option<Part>,
     /// Only the test of exactly this name
     #[arg(long, hide = true)]
     exact: Option<String>,
@@ -93,6 +93,22 @@ struct Arguments {
     runner: Option<u32>,
     #[arg(long, hide = true)]
     outcome: Option<PathBuf>,
+}
+
+/// Parts of the tests, so that what tests in a cluster share is not there while others measure times.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Tests that run alone or two at a time, but for those in a cluster
+    First,
+    /// Tests in a cluster, and those of which several run at a time
+    Second,
+}
+
+impl Part {
+    fn of(test: &Test) -> Self {
+        let is_second = test.beside == Beside::Some || test.name.starts_with(cluster::PREFIX);
+        if is_second { Self::Second } else { Self::First }
+    }
 }
 
 /// Every test, in the order they run: the workloads first, since the others depend on them.
@@ -152,8 +168,8 @@ pub fn tests() -> Vec<Test> {
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut tests = tests();
-    if let Some(part) = &arguments.without {
-        tests.retain(|test| !test.name.contains(part.as_str()));
+    if let Some(part) = arguments.part {
+        tests.retain(|test| Part::of(test) == part);
     }
     if arguments.list {
         for test in &tests {

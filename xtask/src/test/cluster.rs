@@ -14,10 +14,12 @@ use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
 
 /// The names of these tests begin so.
-pub const PREFIX: &str = "cluster_";
+const PREFIX: &str = "cluster_";
 /// Tests at a time of those that do not disturb each other. They wait more than they work: for the control plane, for pods
 /// that end with grace, for certificates that run out.
 const JOBS: usize = 4;
+/// The same with tests outside a cluster among them, which work more.
+const JOBS_OF_BOTH: usize = 5;
 /// What the tests read: the directory of the control plane, and what the node is.
 const SHARED_VARIABLE: &str = "NODEWARDEN_CLUSTER";
 /// See [`SHARED_VARIABLE`].
@@ -45,19 +47,39 @@ pub fn run(
     build::kernel_programs(layout, true)?;
     build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
     clock.ended("programs");
-    run_built(layout, profile, filter, kubelet, clock, tally)
+    let arguments = [filter.unwrap_or(PREFIX)];
+    // A kubelet uses fixed paths of the machine.
+    let jobs = if kubelet { 1 } else { JOBS };
+    let node = kubelet.then_some("kubelet");
+    with_control_plane(layout, profile, &arguments, jobs, node, filter.is_some(), tally)?;
+    clock.ended("tests in a cluster");
+    Ok(())
 }
 
-/// The same with what is built already.
+/// The end-to-end tests that [`e2e::run`] leaves: those in a cluster, and those of which several run at a time. What they
+/// need is built already.
 ///
 /// # Errors
 /// When something can't be started.
-pub fn run_built(
+pub fn run_second_part(
     layout: &Layout,
     profile: Profile,
-    filter: Option<&str>,
-    kubelet: bool,
     clock: &mut Clock,
+    tally: &mut Tally,
+) -> Result<(), TestError> {
+    with_control_plane(layout, profile, &["--part", "second"], JOBS_OF_BOTH, None, false, tally)?;
+    clock.ended("end-to-end tests beside each other and in a cluster");
+    Ok(())
+}
+
+/// Runs tests that share a control plane, so many at a time. `node` is what runs the pods, unless it is nodewarden.
+fn with_control_plane(
+    layout: &Layout,
+    profile: Profile,
+    arguments: &[&str],
+    jobs: usize,
+    node: Option<&str>,
+    filtered: bool,
     tally: &mut Tally,
 ) -> Result<(), TestError> {
     let folder = layout.target.join("cluster");
@@ -65,19 +87,14 @@ pub fn run_built(
     let shared = Set::ControlPlane.is_there(layout);
     let shared = shared.then(|| ControlPlane::start(layout, profile, &folder)).transpose()?;
     let mut command = e2e::command(layout, profile);
-    // A kubelet uses fixed paths of the machine.
-    let jobs = if kubelet { 1 } else { JOBS };
-    command.arg(filter.unwrap_or(PREFIX)).args(["--jobs", &jobs.to_string()]);
+    command.args(arguments).args(["--jobs", &jobs.to_string()]);
     if shared.is_some() {
         command.env(SHARED_VARIABLE, &folder);
     }
-    if kubelet {
-        command.env(NODE_VARIABLE, "kubelet");
+    if let Some(node) = node {
+        command.env(NODE_VARIABLE, node);
     }
-    let counted = e2e::count(&mut command, filter.is_some(), tally);
-    drop(shared);
-    clock.ended("tests in a cluster");
-    counted
+    e2e::count(&mut command, filtered, tally)
 }
 
 /// The program `nodewarden-stage cluster`, which ends its control plane when it is ended.

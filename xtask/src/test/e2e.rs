@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::thread;
 
+use super::TestError;
 use super::clock::Clock;
-use super::{TestError, cluster};
 use crate::build;
 use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
 use xtask_common::process;
@@ -43,11 +43,8 @@ pub fn run(
     let mut command = command(layout, profile);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
     if filter.is_none() {
-        // They share a control plane, which would disturb what these measure.
-        command.args(["--without", cluster::PREFIX]);
-    }
-    if let Some(golden) = layout.golden() {
-        command.env(GOLDEN_VARIABLE, golden);
+        // The others run in `cluster::run_second_part`.
+        command.args(["--part", "first"]);
     }
     count(&mut command, filter.is_some(), tally)
 }
@@ -68,6 +65,9 @@ pub fn command(layout: &Layout, profile: Profile) -> Command {
     let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
     command.arg("--agent").arg(layout.program(profile, "nodewarden"));
     command.env("PATH", layout.path_with_tools());
+    if let Some(golden) = layout.golden() {
+        command.env(GOLDEN_VARIABLE, golden);
+    }
     command
 }
 

@@ -162,7 +162,7 @@ fn run_kind(
         e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
         if filter.is_none() && layout::is_root() {
-            cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
+            cluster::run_second_part(layout, Profile::of(!quick), clock, tally)?;
         }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);

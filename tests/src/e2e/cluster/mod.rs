@@ -42,6 +42,9 @@ pub(crate) const NEEDS: &[Capability] = &[
     Capability::FullSpeed,
 ];
 
+/// The names of these tests begin so.
+pub const PREFIX: &str = "cluster_";
+
 pub fn tests() -> Vec<Test> {
     // The first shows whether any can pass; two count the cluster's certificate signing requests; and a kubelet's paths
     // are those of the machine.

@@ -164,18 +164,11 @@ impl<'c> Node<'c> {
         Ok(self.version)
     }
 
-    /// Changes an annotation of each Deployment and ReplicaSet, so that their controllers look at them.
-    pub fn remind_controllers(&mut self) -> Result<(), Failure> {
-        self.version += 1;
-        let change = json!({ "metadata": { "annotations": { "reminder": self.version.to_string() } } });
-        for kind in ["deployments", "replicasets"] {
-            for object in self.list("apis/apps/v1", kind)? {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                let path = self.path("apis/apps/v1", &format!("{kind}/{name}"));
-                self.ask(|api| api.patch(&path, &change))?;
-            }
-        }
-        Ok(())
+    /// Starts the controller manager again, so that every controller looks at everything.
+    pub fn restart_controllers(&mut self) -> Result<(), Failure> {
+        let controllers = self.fixture.control_plane()?.controller_manager();
+        controllers.kill();
+        Ok(controllers.start()?)
     }
 
     pub fn create_job(&mut self, name: &str, job: super::plan::Job) -> Result<(), Failure> {
