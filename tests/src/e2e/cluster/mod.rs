@@ -8,6 +8,7 @@ mod beside;
 mod claims;
 mod configuration;
 mod credentials;
+mod daemonset;
 mod deployment;
 mod endpoints;
 pub(crate) mod fixture;
@@ -50,6 +51,7 @@ pub fn tests() -> Vec<Test> {
     // are those of the machine.
     let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS].concat();
     let parallel = [
+        daemonset::TESTS,
         deployment::TESTS,
         streams::TESTS,
         configuration::TESTS,

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use nodewarden_dist::archive::Effort;
-use nodewarden_dist::image;
+use nodewarden_dist::image::{self, Image};
 
 use super::made::{Made, failed, release};
 use crate::ensure;
@@ -17,19 +17,13 @@ pub const TESTS: &[Test] = &[Test::new("package_image_is_imported_and_runs", run
     Capability::PrivateCri,
 ])];
 
-const NAME: &str = "docker.io/library/nodewarden:test";
+/// The image's name in a container runtime.
+pub const NAME: &str = "docker.io/library/nodewarden:test";
 
 /// containerd imports the archive under its name and digest, and a container of it runs the binary.
 fn runs(context: &Context) -> Result<(), Failure> {
-    let made = Made::of(context)?;
-    let base = image::base_layer(libraries(context)?);
-    let layers = [("libraries", &base), ("nodewarden", &image::program_layer(&made.binary))];
-    let image = image::pack(&release(1), "nodewarden:test", &layers, Effort::Quick).map_err(failed)?;
-    let path = context.temp.join("image.tar");
-    fs::write(&path, &image.archive).map_err(Failure::file(&path))?;
-
     let containerd = Containerd::private(context)?;
-    containerd.import(&path)?;
+    let image = import(context, &containerd)?;
     let listed = containerd.ctr(&["images", "list", &format!("name=={NAME}")])?;
     ensure!(listed.contains(&image.digest), "{NAME} with {} is not in\n{listed}", image.digest);
     let shown = containerd.run_once(NAME, &["/usr/bin/nodewarden", "--version"])?;
@@ -37,6 +31,18 @@ fn runs(context: &Context) -> Result<(), Failure> {
     let help = containerd.run_once(NAME, &["/usr/bin/nodewarden", "config", "show"])?;
     ensure!(help.contains("mode: observe"), "the container says {help}");
     Ok(())
+}
+
+/// Imports an image [`NAME`] of the agent of this run.
+pub fn import(context: &Context, containerd: &Containerd) -> Result<Image, Failure> {
+    let made = Made::of(context)?;
+    let base = image::base_layer(libraries(context)?);
+    let layers = [("libraries", &base), ("nodewarden", &image::program_layer(&made.binary))];
+    let image = image::pack(&release(1), "nodewarden:test", &layers, Effort::Quick).map_err(failed)?;
+    let path = context.temp.join("image.tar");
+    fs::write(&path, &image.archive).map_err(Failure::file(&path))?;
+    containerd.import(&path)?;
+    Ok(image)
 }
 
 /// The shared libraries of the agent with their paths, and the loader.

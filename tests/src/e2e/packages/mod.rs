@@ -3,7 +3,7 @@
 
 mod bundle;
 mod deb;
-mod image;
+pub(super) mod image;
 mod made;
 mod root;
 mod rpm;
