@@ -18,9 +18,9 @@ use crate::e2e::cluster::options::{NodeOptions, Prepared};
 use crate::fixture::{Agent, Api, ApiError, Cri, Watch};
 use crate::harness::{Context, Failure};
 
-/// The largest memory that an agent may ever have had, in MiB (`VmHWM`); more in a development build, whose
-/// code is larger.
-pub const MEMORY_MIB: u64 = if cfg!(debug_assertions) { 128 } else { 64 };
+/// The largest memory that an agent may ever have had, in MiB (`VmHWM`): 64 of its own, and its code, of which the kernel
+/// maps up to all (45 MiB, more in a development build) before the agent gives back what does not run.
+pub const MEMORY_MIB: u64 = 64 + if cfg!(debug_assertions) { 64 } else { 48 };
 /// The Deployment whose pods stay.
 pub const RESIDENT: &str = "resident";
 /// How long a request is tried again.
