@@ -10,6 +10,11 @@ use nodewarden_model::{Detail, Event, Place};
 /// The line without a newline.
 pub fn line(event: &Event) -> String {
     let (when, what) = (time(event.time), event.detail.event_type().name());
+    printable(&format!("{when} {what:<15} {}", text(event)))
+}
+
+/// The line without time and type.
+pub fn text(event: &Event) -> String {
     let place = Place { cgroup: &event.cgroup, pod: event.pod.as_ref() };
     let text = match &event.detail {
         Detail::TaskMoved { pid, command } => format!("{command} (pid {pid}) into {place}"),
@@ -23,7 +28,7 @@ pub fn line(event: &Event) -> String {
         Detail::Agent { reason, message } => format!("{reason}: {message}"),
         other => other.body().map_or_else(|| place.to_string(), |body| body.line(&place)),
     };
-    printable(&format!("{when} {what:<15} {text}"))
+    printable(&text)
 }
 
 fn lost(lost_type: &str, count: u64) -> String {
@@ -82,7 +87,7 @@ mod tests {
         }
     }
 
-    fn text(pod: Option<PodRef>, detail: Detail) -> String {
+    fn line_of(pod: Option<PodRef>, detail: Detail) -> String {
         let time = Timestamp::new(1_700_000_000, 0).unwrap();
         let line = line(&Event { seq: 1, time, cgroup: "/a".into(), pod, detail });
         line.strip_prefix("2023-11-14T22:13:20.000Z ").unwrap().to_owned()
@@ -91,7 +96,7 @@ mod tests {
     #[test]
     fn oom_lines() {
         assert_eq!(
-            text(None, Detail::Oom(oom())),
+            line_of(None, Detail::Oom(oom())),
             "oom             stress (pid 812) killed in /a, at its own limit 64.0Mi; \
              had anon 63.0Mi file 4.00Ki shmem 0, oom_score_adj 1000; triggered by itself"
         );
@@ -102,7 +107,7 @@ mod tests {
             trigger_cgroup: "/db".into(),
             ..oom()
         };
-        let line = text(Some(pod()), Detail::Oom(other.clone()));
+        let line = line_of(Some(pod()), Detail::Oom(other.clone()));
         assert!(
             line.contains("killed in pod shop/cart container web [/a], at the limit 64.0Mi of /;"),
             "{line}"
@@ -110,7 +115,7 @@ mod tests {
         assert!(line.ends_with("triggered by mysqld (pid 9) in /db"), "{line}");
         let global =
             OomKill { scope: LimitScope::Global, limit_cgroup: String::new(), limit_bytes: None, ..other };
-        assert!(text(None, Detail::Oom(global)).contains("killed in /a, the node ran out of memory;"));
+        assert!(line_of(None, Detail::Oom(global)).contains("killed in /a, the node ran out of memory;"));
     }
 
     #[test]
@@ -186,7 +191,7 @@ mod tests {
                 "agent           started: a?b",
             ),
         ] {
-            assert_eq!(text(pod, detail), expected);
+            assert_eq!(line_of(pod, detail), expected);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `nodewarden pods`: the pods that the agent runs.
 
 mod describe;
-mod list;
+pub(super) mod list;
 mod page;
 mod probe;
-mod reason;
+pub(super) mod reason;
 mod used;
 
 use std::time::Duration;

@@ -18,12 +18,15 @@ pub enum Column {
     Tx,
     Pids,
     Oom,
+    /// A sparkline; only on a screen.
+    History,
 }
 
 impl Column {
     /// In display order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Cpu,
+        Self::History,
         Self::Wait,
         Self::WaitP99,
         Self::Throttled,
@@ -38,11 +41,12 @@ impl Column {
     ];
 
     /// By importance: if there is no room, the last ones are left out first.
-    const WORTH: [Self; 12] = [
+    const WORTH: [Self; 13] = [
         Self::Cpu,
         Self::Memory,
         Self::Wait,
         Self::Limit,
+        Self::History,
         Self::Rx,
         Self::Tx,
         Self::Read,
@@ -67,18 +71,21 @@ impl Column {
             Self::Tx => "TX/s",
             Self::Pids => "PIDS",
             Self::Oom => "OOM",
+            Self::History => "HISTORY",
         }
     }
 
-    /// Width of the widest cell in characters.
+    /// Width of the widest cell in characters, and the least of a sparkline.
     pub fn width(self) -> usize {
         match self {
             Self::WaitP99 | Self::Write => 7,
             Self::Oom => 5,
+            Self::History => 10,
             _ => 6,
         }
     }
 
+    /// The text; none for a sparkline.
     pub fn cell(self, row: &Row) -> String {
         let rate = |r: Option<f64>| r.map(|r| bytes(r as u64));
         let share = |s: Option<f64>| s.map(|s| format!("{:.0}%", s * 100.0));
@@ -95,6 +102,7 @@ impl Column {
             Self::Tx => rate(row.tx),
             Self::Pids => row.threads.map(|n| if n < 100_000 { n.to_string() } else { count(n) }),
             Self::Oom => row.oom_kills.map(|n| if n < 10_000 { n.to_string() } else { count(n) }),
+            Self::History => Some(String::new()),
         };
         text.unwrap_or_else(|| "-".to_owned())
     }
@@ -106,9 +114,28 @@ fn cores(n: f64) -> String {
 
 /// Minimum width of the name column in characters, if the screen is that wide.
 pub const NAME_LEAST: usize = 24;
+/// From this width of the name on, what is left is the sparkline's, up to this much.
+const NAME_ENOUGH: usize = 56;
+const HISTORY_MOST: usize = 40;
 
-/// What fits into `width` characters: the width of the name, and the columns with one space before each.
-pub fn fit(width: usize) -> (usize, Vec<Column>) {
+/// What fits on a screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// Width of the name.
+    pub name: usize,
+    /// The columns, with one space before each.
+    pub columns: Vec<Column>,
+    history: usize,
+}
+
+impl Fit {
+    pub fn width(&self, column: Column) -> usize {
+        if column == Column::History { self.history } else { column.width() }
+    }
+}
+
+/// What fits into `width` characters.
+pub fn fit(width: usize) -> Fit {
     let mut left = width.saturating_sub(NAME_LEAST);
     let mut chosen = Vec::new();
     for column in Column::WORTH {
@@ -121,7 +148,12 @@ pub fn fit(width: usize) -> (usize, Vec<Column>) {
     }
     let columns: Vec<Column> = Column::ALL.into_iter().filter(|c| chosen.contains(c)).collect();
     let taken: usize = columns.iter().map(|c| c.width() + 1).sum();
-    (width - taken, columns)
+    let (name, least) = (width - taken, Column::History.width());
+    let grown = match columns.contains(&Column::History) {
+        true => name.saturating_sub(NAME_ENOUGH).min(HISTORY_MOST - least),
+        false => 0,
+    };
+    Fit { name: name - grown, columns, history: least + grown }
 }
 
 #[cfg(test)]
@@ -132,13 +164,14 @@ mod tests {
 
     #[test]
     fn the_width_decides_which_columns_are_shown() {
-        let titles = |w| fit(w).1.into_iter().map(Column::title).collect::<Vec<_>>().join(" ");
+        let titles = |w| fit(w).columns.into_iter().map(Column::title).collect::<Vec<_>>().join(" ");
         for (width, expected) in [
             (10, ""),
             (40, "CPU MEM"),
-            (60, "CPU WAIT MEM LIMIT RX/s"),
-            (81, "CPU WAIT MEM LIMIT READ/s WRITE/s RX/s TX/s"),
-            (120, "CPU WAIT P99WAIT THROTT MEM LIMIT READ/s WRITE/s RX/s TX/s PIDS OOM"),
+            (60, "CPU WAIT MEM LIMIT"),
+            (80, "CPU HISTORY WAIT MEM LIMIT RX/s TX/s"),
+            (119, "CPU HISTORY WAIT P99WAIT MEM LIMIT READ/s WRITE/s RX/s TX/s PIDS OOM"),
+            (120, "CPU HISTORY WAIT P99WAIT THROTT MEM LIMIT READ/s WRITE/s RX/s TX/s PIDS OOM"),
         ] {
             assert_eq!(titles(width), expected, "{width}");
         }
@@ -155,10 +188,11 @@ mod tests {
     proptest! {
         #[test]
         fn fits(width in 0usize..300) {
-            let (name, columns) = fit(width);
-            let used: usize = columns.iter().map(|c| c.width() + 1).sum();
-            prop_assert_eq!(name + used, width);
-            prop_assert!(name >= NAME_LEAST.min(width));
+            let fit = fit(width);
+            let used: usize = fit.columns.iter().map(|&c| fit.width(c) + 1).sum();
+            prop_assert_eq!(fit.name + used, width);
+            prop_assert!(fit.name >= NAME_LEAST.min(width));
+            prop_assert!(fit.width(Column::History) <= HISTORY_MOST);
         }
 
         #[test]

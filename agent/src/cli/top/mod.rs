@@ -1,11 +1,25 @@
 //! `nodewarden top`: resource usage, live on a terminal or as plain text to a pipe.
 
 mod columns;
+mod cursor;
 mod draw;
+#[cfg(test)]
+mod example;
+mod filter;
 mod header;
+mod history;
+mod keys;
+mod lines;
+mod news;
+mod page;
+#[cfg(test)]
+mod picture;
 mod plain;
 pub mod rates;
 mod screen;
+mod shown;
+mod sort;
+mod spark;
 mod state;
 
 use std::io::Write;
@@ -18,19 +32,26 @@ use tonic::transport::Channel;
 
 use super::output::{is_terminal, stdout};
 use super::{CliError, SocketArg, client};
-use state::{Show, Sort, State};
+use sort::{Show, Sort};
+use state::State;
 
 /// Show the resource usage of pods, containers or cgroups, live
 #[derive(Debug, Args)]
 #[command(after_help = "\
 CPU is in cores, WAIT is the time tasks were ready but had no CPU (in percent of real time, above 100 when
 several waited), P99WAIT the 99th percentile of one such wait, THROTT the share of periods throttled by the
-CPU limit, MEM the working set. The figures of a cgroup include its descendants. A dash means unknown.
+CPU limit, MEM the working set. The figures of a cgroup include its descendants. A dash means unknown. HIST has
+a bar for each of the last readings, the newest at the right: of memory if the rows are sorted by it, then a full
+bar is the limit; of waits if they are sorted by these; else of CPU. There a full bar is the highest that is shown.
 
 Keys: c m w i n p a   sort by cpu, memory, wait, io, net, pids, name
       Tab             pods, containers, all cgroups
+      /               filter by words in name or path, Enter keeps it, Esc clears it
+      arrows, PgUp/Dn choose a row
+      Enter           page of its pod: history, waits, pressure, limits, containers with probes, events
+      Esc, q, left    back from the page
       + -             slower, faster
-      arrows, PgUp/Dn scroll
+      ?               all keys
       q               quit
 
 To a pipe, plain text is written once, or --iterations times.
@@ -64,14 +85,15 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub async fn run(args: TopArgs) -> Result<(), CliError> {
-    let mut client = client::connect(&args.socket.socket).await?;
+    let channel = client::channel(&args.socket.socket).await?;
+    let mut client = client::service(channel.clone());
     let interval = Duration::from_secs_f64(args.interval);
     let first = list(&mut client).await?;
     let any_pod = first.cgroups.iter().any(|c| c.kind == "pod" && c.removed.is_none());
     let show = args.show.unwrap_or(if any_pod { Show::Pods } else { Show::All });
     let state = State::new(args.sort, show, interval);
     match args.iterations {
-        None if is_terminal() => screen::run(client, first, state).await,
+        None if is_terminal() => screen::run(channel, first, state).await,
         iterations => print(client, first, &state, iterations.unwrap_or(1)).await,
     }
 }

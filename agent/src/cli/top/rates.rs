@@ -16,14 +16,19 @@ pub struct Row {
     pub name: String,
     /// The kind, as in `Cgroup.kind`.
     pub kind: String,
-    /// CPU cores used.
+    /// The uid of its pod; empty if it belongs to none.
+    pub pod: String,
+    /// CPU cores used, and how many it may use.
     pub cpu: Option<f64>,
+    pub cpu_limit: Option<f64>,
     /// Time that tasks were ready but had no CPU, in seconds per second; above 1 if several waited.
     pub wait: Option<f64>,
     /// 99th percentile of a single wait, in nanoseconds.
     pub wait_p99_ns: Option<u64>,
     /// Share of CFS periods that were throttled.
     pub throttled: Option<f64>,
+    /// Time that tasks stalled because memory had to be reclaimed first, in seconds per second.
+    pub reclaim: Option<f64>,
     /// Working set in bytes, and its limit.
     pub memory: Option<u64>,
     pub memory_limit: Option<u64>,
@@ -44,6 +49,7 @@ struct Own {
     wait: Option<Log2Histogram>,
     rx: Option<u64>,
     tx: Option<u64>,
+    reclaim_ns: Option<u64>,
     oom_kills: Option<u64>,
 }
 
@@ -54,9 +60,12 @@ impl Own {
             ours.sum_ns += theirs.sum_ns;
             ours.buckets.iter_mut().zip(theirs.buckets).for_each(|(a, b)| *a += b);
         }
-        for (ours, theirs) in
-            [(&mut self.rx, other.rx), (&mut self.tx, other.tx), (&mut self.oom_kills, other.oom_kills)]
-        {
+        for (ours, theirs) in [
+            (&mut self.rx, other.rx),
+            (&mut self.tx, other.tx),
+            (&mut self.reclaim_ns, other.reclaim_ns),
+            (&mut self.oom_kills, other.oom_kills),
+        ] {
             if let Some(theirs) = theirs {
                 *ours.get_or_insert(0) += theirs;
             }
@@ -118,6 +127,7 @@ fn own(before: Option<&Cgroup>, now: &Cgroup) -> Own {
         wait: before.and_then(|b| waited(b.cpu_wait.as_ref()?, now.cpu_wait.as_ref()?)),
         rx: rate(|c| c.rx_bytes),
         tx: rate(|c| c.tx_bytes),
+        reclaim_ns: rate(|c| c.reclaim_stall_ns),
         oom_kills: now.oom_kills,
     }
 }
@@ -151,6 +161,11 @@ fn row(c: &Cgroup, before: Option<&Cgroup>, own: &Own, elapsed: Option<Duration>
         path: c.path.clone(),
         name: name(c),
         kind: c.kind.clone(),
+        pod: c.pod.as_ref().map(|pod| pod.uid.clone()).unwrap_or_default(),
+        cpu_limit: match (c.cpu_quota_us, c.cpu_period_us) {
+            (Some(quota), Some(period)) if period > 0 => Some(quota as f64 / period as f64),
+            _ => None,
+        },
         cpu: file(|c| c.cpu_usage_ns).map(|ns| ns / 1e9),
         wait: per_second(own.wait.map(|w| w.sum_ns), elapsed).map(|ns| ns / 1e9),
         wait_p99_ns: own.wait.filter(|w| w.count() > 0).map(|w| w.quantile_ns(0.99)),
@@ -158,6 +173,7 @@ fn row(c: &Cgroup, before: Option<&Cgroup>, own: &Own, elapsed: Option<Duration>
             (Some(t), Some(p)) if p > 0 => Some(t as f64 / p as f64),
             _ => None,
         },
+        reclaim: per_second(own.reclaim_ns, elapsed).map(|ns| ns / 1e9),
         memory: c.memory_working_set_bytes,
         memory_limit: c.memory_limit_bytes,
         read: file(|c| c.io_read_bytes),

@@ -1,80 +1,27 @@
-//! The settings of `top`: order, selection and interval, and how keys change them. Pure.
+//! What of `top` the user can change, and how keys change it. Pure.
 
-use std::cmp::Ordering;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
+use super::cursor::Cursor;
+use super::filter::Filter;
 use super::rates::Row;
-
-/// The order of the rows, largest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub enum Sort {
-    Cpu,
-    Memory,
-    Wait,
-    Io,
-    Net,
-    Pids,
-    /// The only ascending order.
-    Name,
-}
-
-impl Sort {
-    pub fn title(self) -> &'static str {
-        self.into()
-    }
-
-    fn by_key(key: char) -> Option<Self> {
-        Some(match key {
-            'c' => Self::Cpu,
-            'm' => Self::Memory,
-            'w' => Self::Wait,
-            'i' => Self::Io,
-            'n' => Self::Net,
-            'p' => Self::Pids,
-            'a' => Self::Name,
-            _ => return None,
-        })
-    }
-}
-
-/// Which cgroups are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub enum Show {
-    Pods,
-    Containers,
-    #[strum(serialize = "all cgroups")]
-    All,
-}
-
-impl Show {
-    pub fn title(self) -> &'static str {
-        self.into()
-    }
-
-    fn next(self) -> Self {
-        match self {
-            Self::Pods => Self::Containers,
-            Self::Containers => Self::All,
-            Self::All => Self::Pods,
-        }
-    }
-
-    fn has(self, row: &Row) -> bool {
-        match self {
-            Self::Pods => row.kind == "pod",
-            Self::Containers => row.kind == "container",
-            Self::All => true,
-        }
-    }
-}
+use super::sort::{Show, Sort, compare};
 
 /// A key that has a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Char(char),
     Tab,
+    Enter,
+    Escape,
+    Backspace,
+    /// Ctrl-U: removes all that was typed.
+    Erase,
+    Left,
+    Right,
     Up,
     Down,
     PageUp,
@@ -89,9 +36,37 @@ pub struct State {
     pub sort: Sort,
     pub show: Show,
     pub interval: Duration,
-    /// Index of the first row shown.
-    pub offset: usize,
+    pub filter: Filter,
+    pub cursor: Cursor,
+    /// The open page; without one the table is shown.
+    pub page: Option<Page>,
+    /// Whether the keys are shown.
+    pub help: bool,
     pub quit: bool,
+}
+
+/// The page of a pod, or of a cgroup that belongs to none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    pub path: String,
+    pub name: String,
+    /// Uid of the pod; empty for other cgroups.
+    pub pod: String,
+    /// How many of its lines are above the screen.
+    pub scroll: usize,
+}
+
+/// What a key's effect depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// Every row, and those of the table in their order.
+    pub all: &'a [Row],
+    pub rows: &'a [&'a Row],
+    /// Number of rows that fit.
+    pub room: usize,
+    /// Of the page: the number of lines that fit, and the most that it can be scrolled.
+    pub lines: usize,
+    pub last: usize,
 }
 
 const FASTEST: Duration = Duration::from_millis(250);
@@ -99,127 +74,126 @@ const SLOWEST: Duration = Duration::from_secs(60);
 
 impl State {
     pub fn new(sort: Sort, show: Show, interval: Duration) -> Self {
-        Self { sort, show, interval: interval.clamp(FASTEST, SLOWEST), offset: 0, quit: false }
+        Self {
+            sort,
+            show,
+            interval: interval.clamp(FASTEST, SLOWEST),
+            filter: Filter::default(),
+            cursor: Cursor::default(),
+            page: None,
+            help: false,
+            quit: false,
+        }
     }
 
-    /// Handles a key. `page` is the number of rows that fit, `rows` the number of rows.
-    pub fn press(&mut self, key: Key, page: usize, rows: usize) {
-        let last = rows.saturating_sub(page);
+    /// Handles a key.
+    pub fn press(&mut self, key: Key, seen: &Seen<'_>) {
+        // Letters have one meaning in both cases, except where they are typed.
+        let command = match key {
+            Key::Char(c) => Key::Char(c.to_ascii_lowercase()),
+            other => other,
+        };
+        match (command, &mut self.page) {
+            (Key::Quit, _) => self.quit = true,
+            _ if self.help => {
+                self.help = !matches!(command, Key::Char('?' | 'q') | Key::Escape | Key::Enter | Key::Left);
+            }
+            _ if self.filter.editing => self.type_in(key, seen),
+            (Key::Char('?'), _) => self.help = true,
+            (Key::Char('+' | '='), _) => self.interval = (self.interval * 2).min(SLOWEST),
+            (Key::Char('-'), _) => self.interval = (self.interval / 2).max(FASTEST),
+            (Key::Escape | Key::Char('q') | Key::Left, Some(_)) => self.page = None,
+            (_, Some(page)) => page.scroll = scrolled(page.scroll, command, seen),
+            (_, None) => self.press_in_table(command, seen),
+        }
+    }
+
+    fn press_in_table(&mut self, key: Key, seen: &Seen<'_>) {
         match key {
-            Key::Quit | Key::Char('q') => self.quit = true,
-            Key::Tab | Key::Char('v') => (self.show, self.offset) = (self.show.next(), 0),
-            Key::Char('+' | '=') => self.interval = (self.interval * 2).min(SLOWEST),
-            Key::Char('-') => self.interval = (self.interval / 2).max(FASTEST),
-            Key::Up | Key::Char('k') => self.offset = self.offset.saturating_sub(1),
-            Key::Down | Key::Char('j') => self.offset = (self.offset + 1).min(last),
-            Key::PageUp => self.offset = self.offset.saturating_sub(page),
-            Key::PageDown => self.offset = (self.offset + page).min(last),
-            Key::Home => self.offset = 0,
-            Key::End => self.offset = last,
+            Key::Char('q') => self.quit = true,
+            Key::Char('/') => self.filter.editing = true,
+            Key::Escape => {
+                self.filter.clear();
+                self.cursor = Cursor::default();
+            }
+            Key::Tab | Key::Char('v') => (self.show, self.cursor) = (self.show.next(), Cursor::default()),
+            Key::Enter | Key::Right => {
+                let chosen = seen.rows.get(self.cursor.at()).copied();
+                self.page = chosen.map(|row| Page::of(row, seen.all));
+            }
+            Key::Char('k') => self.move_to(Key::Up, seen),
+            Key::Char('j') => self.move_to(Key::Down, seen),
             Key::Char(c) => {
                 if let Some(sort) = Sort::by_key(c) {
-                    (self.sort, self.offset) = (sort, 0);
+                    (self.sort, self.cursor) = (sort, Cursor::default());
                 }
             }
+            other => self.move_to(other, seen),
         }
+    }
+
+    /// The filter has the keys, except those that move: the rows are chosen while it is typed.
+    fn type_in(&mut self, key: Key, seen: &Seen<'_>) {
+        match key {
+            Key::Enter | Key::Tab => self.filter.editing = false,
+            Key::Escape => self.filter.clear(),
+            Key::Char(c) => self.filter.push(c),
+            Key::Backspace => self.filter.pop(),
+            Key::Erase => {
+                self.filter.clear();
+                self.filter.editing = true;
+            }
+            other => return self.move_to(other, seen),
+        }
+        if key != Key::Enter && key != Key::Tab {
+            self.cursor = Cursor::default();
+        }
+    }
+
+    fn move_to(&mut self, key: Key, seen: &Seen<'_>) {
+        let page = isize::try_from(seen.room.max(1)).unwrap_or(isize::MAX);
+        let by = match key {
+            Key::Up => -1,
+            Key::Down => 1,
+            Key::PageUp => -page,
+            Key::PageDown => page,
+            Key::Home => isize::MIN,
+            Key::End => isize::MAX,
+            _ => return,
+        };
+        self.cursor.step(by, seen.rows, seen.room);
     }
 
     /// The rows to show, in order.
     pub fn pick<'r>(&self, rows: &'r [Row]) -> Vec<&'r Row> {
-        let mut picked: Vec<&Row> = rows.iter().filter(|r| self.show.has(r)).collect();
+        let mut picked: Vec<&Row> =
+            rows.iter().filter(|row| self.show.has(row) && self.filter.has(row)).collect();
         // Equal rows are ordered by name, so that they do not change places at random.
         picked.sort_by(|a, b| compare(self.sort, a, b).then_with(|| a.name.cmp(&b.name)));
         picked
     }
 }
 
-/// Descending; unknown values last.
-fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
-    let sum = |x: Option<f64>, y: Option<f64>| match (x, y) {
-        (None, None) => None,
-        (x, y) => Some(x.unwrap_or(0.0) + y.unwrap_or(0.0)),
-    };
-    let value = |r: &Row| match sort {
-        Sort::Cpu => r.cpu,
-        Sort::Memory => r.memory.map(|n| n as f64),
-        Sort::Wait => r.wait,
-        Sort::Io => sum(r.read, r.write),
-        Sort::Net => sum(r.rx, r.tx),
-        Sort::Pids => r.threads.map(|n| n as f64),
-        Sort::Name => None,
-    };
-    value(b).unwrap_or(-1.0).total_cmp(&value(a).unwrap_or(-1.0))
+impl Page {
+    /// The page of this row: of its pod, if it belongs to one that has a row.
+    fn of(row: &Row, all: &[Row]) -> Self {
+        let pod = all.iter().find(|other| other.kind == "pod" && !row.pod.is_empty() && other.pod == row.pod);
+        let row = pod.unwrap_or(row);
+        Self { path: row.path.clone(), name: row.name.clone(), pod: row.pod.clone(), scroll: 0 }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(name: &str, kind: &str, cpu: Option<f64>, memory: u64) -> Row {
-        Row { name: name.into(), kind: kind.into(), cpu, memory: Some(memory), ..Row::default() }
-    }
-
-    fn names(state: &State, rows: &[Row]) -> String {
-        state.pick(rows).iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn order_and_choice() {
-        let rows = [
-            row("b", "pod", Some(0.1), 5),
-            row("a", "pod", Some(0.1), 9),
-            row("x", "container", None, 1),
-            row("/s", "other", Some(3.0), 2),
-        ];
-        let mut state = State::new(Sort::Cpu, Show::All, Duration::from_secs(1));
-        assert_eq!(names(&state, &rows), "/s a b x");
-        for (key, expected) in [('m', "a b /s x"), ('a', "/s a b x"), ('c', "/s a b x"), ('?', "/s a b x")] {
-            state.press(Key::Char(key), 10, 4);
-            assert_eq!(names(&state, &rows), expected, "{key}");
-        }
-        for expected in ["a b", "x", "/s a b x"] {
-            state.press(Key::Tab, 10, 4);
-            assert_eq!(names(&state, &rows), expected);
-        }
-    }
-
-    #[test]
-    fn every_sort_key() {
-        for (key, sort) in [
-            ('c', Sort::Cpu),
-            ('m', Sort::Memory),
-            ('w', Sort::Wait),
-            ('i', Sort::Io),
-            ('n', Sort::Net),
-            ('p', Sort::Pids),
-            ('a', Sort::Name),
-        ] {
-            let mut state = State::new(Sort::Cpu, Show::All, Duration::from_secs(1));
-            state.press(Key::Char(key), 1, 1);
-            assert_eq!(state.sort, sort);
-        }
-    }
-
-    #[test]
-    fn scrolling_and_speed_have_bounds() {
-        let mut state = State::new(Sort::Cpu, Show::All, Duration::from_secs(1));
-        for (key, offset) in [
-            (Key::Up, 0),
-            (Key::PageDown, 10),
-            (Key::PageDown, 15),
-            (Key::Down, 15),
-            (Key::PageUp, 5),
-            (Key::End, 15),
-            (Key::Home, 0),
-        ] {
-            state.press(key, 10, 25);
-            assert_eq!(state.offset, offset, "{key:?}");
-        }
-        (0..20).for_each(|_| state.press(Key::Char('-'), 1, 1));
-        assert_eq!(state.interval, FASTEST);
-        (0..20).for_each(|_| state.press(Key::Char('+'), 1, 1));
-        assert_eq!(state.interval, SLOWEST);
-        state.press(Key::Char('q'), 1, 1);
-        assert!(state.quit);
-    }
+fn scrolled(scroll: usize, key: Key, seen: &Seen<'_>) -> usize {
+    // The page may have become shorter.
+    let scroll = scroll.min(seen.last);
+    let to = match key {
+        Key::Up | Key::Char('k') => scroll.saturating_sub(1),
+        Key::Down | Key::Char('j') => scroll + 1,
+        Key::PageUp => scroll.saturating_sub(seen.lines.max(1)),
+        Key::PageDown => scroll + seen.lines.max(1),
+        Key::Home => 0,
+        Key::End => seen.last,
+        _ => scroll,
+    };
+    to.min(seen.last)
 }
