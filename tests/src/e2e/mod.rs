@@ -30,7 +30,7 @@ mod oom_score;
 mod oom_storm;
 mod own_process;
 mod packages;
-mod page;
+pub(crate) mod page;
 pub(crate) mod pods;
 pub(crate) mod pressure;
 mod privileges;
@@ -48,6 +48,7 @@ pub(crate) mod support;
 mod systemd_driver;
 mod systemd_driver_life;
 pub(crate) mod throttle;
+mod top;
 mod workloads;
 
 use std::path::PathBuf;
@@ -118,6 +119,7 @@ pub fn tests() -> Vec<Test> {
         endpoints::TESTS,
         programs::TESTS,
         command_line::TESTS,
+        top::TESTS,
         documents::TESTS,
         oom::TESTS,
         oom_score::TESTS,
