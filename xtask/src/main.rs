@@ -9,6 +9,7 @@ mod build;
 mod dist;
 mod fuzz;
 mod layers;
+mod pictures;
 mod run;
 mod setup;
 mod soak;
@@ -51,6 +52,8 @@ enum Command {
     Dist(dist::Args),
     /// Build the documents as a book: target/book/html.
     Book(book::Args),
+    /// Make the pictures that the documents show: docs/pictures.
+    Pictures(pictures::Args),
     /// Measure on this machine and compare with the bounds in docs/SPECIFICATION.md.
     Bench(bench::Args),
     /// Feed everything that reads what others write with inputs that are made to break it.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Dist(args) => dist::run(&layout, &args).map_err(Into::into),
         Command::Book(args) => book::run(&layout, &args).map_err(Into::into),
+        Command::Pictures(args) => pictures::run(&layout, &args).map_err(Into::into),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
         Command::Fuzz(args) => return fuzz::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Soak(args) => return soak::run(&layout, &args).unwrap_or_else(|error| report(&error)),

@@ -1,10 +1,11 @@
 //! `nodewarden-stage`: starts a private container runtime and the agent in mode manage on it. `cargo xtask
-//! run` uses it interactively, `cargo xtask soak` for soak tests.
+//! run` uses it interactively, `cargo xtask soak` for soak tests, `cargo xtask pictures` for pictures of the page.
 
 mod cluster;
 mod directory;
 mod examples;
 mod hints;
+mod pictures;
 mod run;
 mod settings;
 
@@ -38,6 +39,8 @@ enum Command {
     NodeKubeconfig(cluster::NodeArgs),
     /// Run Kubernetes' own tests of a node
     Conformance(conformance::Args),
+    /// Take pictures of the page with example pods
+    Pictures(pictures::Args),
     /// Make random changes for some time or rounds and check the result
     Soak(soak::Args),
 }
@@ -87,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Cluster(args) => cluster::run(&args),
         Command::NodeKubeconfig(args) => cluster::node_kubeconfig(&args),
         Command::Conformance(args) => agent().and_then(|agent| Ok(conformance::main(&agent, &args)?)),
+        Command::Pictures(args) => agent().map(|agent| pictures::main(&agent, &args)),
         Command::Soak(args) => agent().map(|agent| soak::main(&agent, &args)),
     };
     done.unwrap_or_else(|error| {

@@ -50,6 +50,8 @@ pub enum Purpose {
     Dist,
     /// Making the book of the documents.
     Book,
+    /// Making pictures of the page.
+    Pictures,
     /// The tests with a real control plane.
     Cluster,
     /// Kubernetes' own tests of a node, and a kubelet to compare with.
@@ -158,6 +160,7 @@ impl Step {
             Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
             Purpose::Fuzz => &[Self::CargoFuzz],
             Purpose::Book => &[Self::MdBook],
+            Purpose::Pictures => &[Self::RustSource, Self::BpfLinker, Self::Chromium],
             Purpose::Dist => &[Self::RustSource, Self::BpfLinker, Self::CLibrary, Self::ImageBase],
             Purpose::Cluster => {
                 &[Self::RustSource, Self::BpfLinker, Self::Containers, Self::Kubernetes(Set::ControlPlane)]
@@ -237,8 +240,8 @@ impl Step {
             | Self::Python
             | Self::Rpm
             | Self::Helm
-            | Self::Chromium
             | Self::Axe => true,
+            Self::Chromium => purpose != Purpose::Pictures,
             Self::Kubernetes(_) => matches!(purpose, Purpose::Test | Purpose::All),
             Self::RustSource
             | Self::BpfLinker

@@ -96,7 +96,7 @@ fn cgroup(pod: usize, readings: u64) -> Cgroup {
         memory_pressure_some_avg10: Some(0.0),
         io_pressure_some_avg10: Some(wait as f64 * 0.05),
         cpu_wait: Some(Histogram { buckets, sum_ns: waited_ns }),
-        reclaim_stall_ns: Some(if memory_limit > 0 { sum(memory * 100 / memory_limit) * 20_000 } else { 0 }),
+        reclaim_stall_ns: Some((memory * 100).checked_div(memory_limit).map_or(0, |full| sum(full) * 20_000)),
         oom_kills: Some(u64::from(pod == 0)),
         rx_bytes: Some(sum(milli * 5) * 1024),
         tx_bytes: Some(sum(milli * 9) * 1024),

@@ -1,6 +1,6 @@
 //! The page of the agent, in a headless Chromium.
 
-mod fixture;
+pub(crate) mod fixture;
 mod look;
 mod shown;
 mod use_of_it;
