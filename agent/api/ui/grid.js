@@ -8,7 +8,7 @@ let grids = 0;
 
 export class Grid {
   /**
-   * columns: {key, title, width (CSS), least (px), worth (the lowest are left out first), num, make() → {node, set(item)}, by(item)}
+   * columns: {key, title, least (px), roomy (least on a wide page), grow (share of what is left) or width (CSS), worth (the lowest are left out first), num, make() → {node, set(item)}, by(item)}
    */
   constructor({ label, columns, key, onOpen, onFold, tree = false, sort = null, rowHeight = 40, none }) {
     Object.assign(this, { columns, key, onOpen, onFold, tree, sort, rowHeight, none });
@@ -35,19 +35,24 @@ export class Grid {
   fit() {
     const width = this.element.clientWidth || 1200;
     const worth = [...this.columns].sort((a, b) => b.worth - a.worth);
+    // As the style sheet: below it there is no room for limits beside what is used.
+    const wide = matchMedia('(min-width: 1100px)').matches;
+    const least = (column) => (wide && column.roomy) || column.least;
+    const span = (column) => (column.grow ? `minmax(${least(column)}px, ${column.grow}fr)` : `${least(column)}px`);
     let left = width - 32;
     const kept = new Set();
     for (const column of worth) {
-      left -= column.least + 16;
+      left -= least(column) + 16;
       if (left < 0 && kept.size) break;
       kept.add(column);
     }
     const shown = this.columns.filter((column) => kept.has(column));
-    const same = this.drawn && shown.length === this.shown.length;
-    this.shown = shown;
+    const template = shown.map((column) => column.width ?? span(column)).join(' ');
+    const same = this.drawn && template === this.template;
+    Object.assign(this, { shown, template });
     if (!same) {
       this.drawn = true;
-      this.element.style.setProperty('--columns', shown.map((column) => column.width).join(' '));
+      this.element.style.setProperty('--columns', template);
       this.body.replaceChildren();
       this.rows = [];
       this.drawHead();

@@ -21,40 +21,40 @@ const group = (item) => item.group;
 /** What both tables have: figures of the cgroup. */
 const FIGURES = [
   {
-    key: 'cpu', title: 'CPU', width: 'minmax(64px, 1fr)', least: 64, worth: 90, num: true, by: (item) => group(item)?.cpu,
+    key: 'cpu', title: 'CPU', least: 64, roomy: 88, grow: 1, worth: 90, num: true, by: (item) => group(item)?.cpu,
     make: figure((item) => f.cores(group(item)?.cpu), (item) => group(item)?.cpu,
       (item) => ({ share: ratio(group(item)?.cpu, item.cpuLimit), at: ratio(item.cpuRequest, item.cpuLimit), of: item.cpuLimit && f.cores(item.cpuLimit) })),
   },
   {
-    key: 'wait', title: 'Wait', width: '72px', least: 72, worth: 70, num: true, by: (item) => group(item)?.wait,
+    key: 'wait', title: 'Wait', least: 72, worth: 70, num: true, by: (item) => group(item)?.wait,
     make: words((item) => (group(item) && group(item).wait != null ? f.percent(group(item).wait) : f.UNKNOWN)),
   },
   {
-    key: 'throttled', title: 'Throttled', width: '84px', least: 84, worth: 40, num: true, by: (item) => group(item)?.throttledShare,
+    key: 'throttled', title: 'Throttled', least: 84, worth: 40, num: true, by: (item) => group(item)?.throttledShare,
     make: words((item) => f.percent(group(item)?.throttledShare)),
   },
   {
-    key: 'memory', title: 'Memory', width: 'minmax(84px, 1.4fr)', least: 84, worth: 95, num: true, by: (item) => group(item)?.memoryBytes,
+    key: 'memory', title: 'Memory', least: 84, roomy: 136, grow: 1.4, worth: 95, num: true, by: (item) => group(item)?.memoryBytes,
     make: figure((item) => f.bytes(group(item)?.memoryBytes), (item) => group(item)?.memoryBytes,
       (item) => ({ share: ratio(group(item)?.memoryBytes, item.memoryLimit), at: ratio(item.memoryRequest, item.memoryLimit), of: item.memoryLimit && f.bytes(item.memoryLimit) })),
   },
-  { key: 'io', title: 'Disk', width: '88px', least: 88, worth: 30, num: true, by: (item) => sum(group(item)?.readRate, group(item)?.writeRate), make: words((item) => f.rate(sum(group(item)?.readRate, group(item)?.writeRate))) },
-  { key: 'net', title: 'Network', width: '88px', least: 88, worth: 28, num: true, by: (item) => sum(group(item)?.rxRate, group(item)?.txRate), make: words((item) => f.rate(sum(group(item)?.rxRate, group(item)?.txRate))) },
-  { key: 'threads', title: 'Threads', width: '68px', least: 68, worth: 26, num: true, by: (item) => group(item)?.threads, make: words((item) => f.count(group(item)?.threads)) },
-  { key: 'oom', title: 'OOM', width: '52px', least: 52, worth: 50, num: true, by: (item) => group(item)?.kills, make: kills() },
+  { key: 'io', title: 'Disk', least: 88, worth: 30, num: true, by: (item) => sum(group(item)?.readRate, group(item)?.writeRate), make: words((item) => f.rate(sum(group(item)?.readRate, group(item)?.writeRate))) },
+  { key: 'net', title: 'Network', least: 88, worth: 28, num: true, by: (item) => sum(group(item)?.rxRate, group(item)?.txRate), make: words((item) => f.rate(sum(group(item)?.rxRate, group(item)?.txRate))) },
+  { key: 'threads', title: 'Threads', least: 68, worth: 26, num: true, by: (item) => group(item)?.threads, make: words((item) => f.count(group(item)?.threads)) },
+  { key: 'oom', title: 'OOM', least: 52, worth: 50, num: true, by: (item) => group(item)?.kills, make: kills() },
 ];
 
 const PODS = [
-  { key: 'name', title: 'Pod', width: 'minmax(128px, 3fr)', least: 128, worth: 100, by: (item) => item.title, make: title((item) => [item.namespace, item.name], (item) => item.qos) },
-  { key: 'state', title: 'State', width: 'minmax(112px, 1.1fr)', least: 112, worth: 80, by: (item) => stateOf(item).text, make: state() },
+  { key: 'name', title: 'Pod', least: 128, grow: 3, worth: 100, by: (item) => item.title, make: title((item) => [item.namespace, item.name], (item) => item.qos) },
+  { key: 'state', title: 'State', least: 112, grow: 1.1, worth: 80, by: (item) => stateOf(item).text, make: state() },
   ...FIGURES.slice(0, 4),
-  { key: 'probes', title: 'Probes', width: '72px', least: 72, worth: 45, by: (item) => probesOf(item).filter((own) => own.result === 'failure').length, make: probes() },
-  { key: 'restarts', title: 'Restarts', width: '72px', least: 72, worth: 42, num: true, by: (item) => item.restarts, make: words((item) => f.count(item.restarts)) },
+  { key: 'probes', title: 'Probes', least: 72, worth: 45, by: (item) => probesOf(item).filter((own) => own.result === 'failure').length, make: probes() },
+  { key: 'restarts', title: 'Restarts', least: 72, worth: 42, num: true, by: (item) => item.restarts, make: words((item) => f.count(item.restarts)) },
   ...FIGURES.slice(4),
 ];
 
 const CONTAINERS = [
-  { key: 'name', title: 'Container', width: 'minmax(128px, 3fr)', least: 128, worth: 100, by: (item) => item.title, make: title((item) => [item.podTitle, item.name], () => '') },
+  { key: 'name', title: 'Container', least: 128, grow: 3, worth: 100, by: (item) => item.title, make: title((item) => [item.podTitle, item.name], () => '') },
   PODS[1], ...PODS.slice(2),
 ];
 

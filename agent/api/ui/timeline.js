@@ -24,9 +24,9 @@ export function severity(event) {
 }
 
 const COLUMNS = [
-  { key: 'time', title: 'Time', width: '96px', least: 96, worth: 90, make: cell('time', (item) => f.clock(item.millis, true)) },
+  { key: 'time', title: 'Time', least: 96, worth: 90, make: cell('time', (item) => f.clock(item.millis, true)) },
   { key: 'type', title: 'Type', width: '116px', least: 104, worth: 80, make: cell('span.kind', (item) => item.type, severity) },
-  { key: 'text', title: 'What happened', width: 'minmax(160px, 1fr)', least: 160, worth: 100, make: cell('span.line', (item) => item.text) },
+  { key: 'text', title: 'What happened', least: 160, grow: 1, worth: 100, make: cell('span.line', (item) => item.text) },
   { key: 'pod', title: 'Pod', width: 'minmax(120px, 220px)', least: 180, worth: 60, make: cell('span.line', (item) => (item.pod ? item.pod.name || item.pod.uid : '')) },
 ];
 

@@ -19,7 +19,7 @@ const number = (key, title, width, worth, make) => ({
 
 const COLUMNS = [
   {
-    key: 'path', title: 'Cgroup', width: 'minmax(160px, 3fr)', least: 160, worth: 100,
+    key: 'path', title: 'Cgroup', least: 160, grow: 3, worth: 100,
     make: () => {
       const [twist, name, kind] = [h('span.twist', { 'aria-hidden': 'true' }), h('span.name', {}), h('span.class', {})];
       const node = h('span.branch', {}, twist, name, kind);
@@ -38,7 +38,7 @@ const COLUMNS = [
   number('cpu', 'CPU', '72px', 90, (row) => f.cores(row.cpu)),
   number('wait', 'Wait', '72px', 60, (row) => (row.wait == null ? f.UNKNOWN : f.percent(row.wait))),
   {
-    key: 'memory', title: 'Memory', width: 'minmax(84px, 1fr)', least: 84, worth: 95, num: true,
+    key: 'memory', title: 'Memory', least: 84, grow: 1, worth: 95, num: true,
     make: () => {
       const [value, of, own] = [h('span.value', {}), h('span.of', {}), meter()];
       return {
