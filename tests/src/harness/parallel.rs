@@ -186,9 +186,9 @@ mod tests {
             jobs: 2,
             single: None,
         };
-        let counts = run(&[&test, &test], &options, own, &temp, &AtomicBool::new(false));
+        let counts = run(&[&test, &test], 2, &options, own, &temp, &AtomicBool::new(false));
         assert_eq!(counts, Counts { failed: 2, ..Counts::default() });
-        let counts = run(&[&test], &options, Path::new("/no/such"), &temp, &AtomicBool::new(true));
+        let counts = run(&[&test], 2, &options, Path::new("/no/such"), &temp, &AtomicBool::new(true));
         assert_eq!(counts, Counts::default(), "none is begun after an interrupt");
     }
 }

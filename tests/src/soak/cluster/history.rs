@@ -31,6 +31,8 @@ pub struct History {
     violations: Vec<String>,
     /// How many changes were read.
     pub changes: u64,
+    /// How often the node controller has set a pod to not ready, since it took the node for gone.
+    pub of_node_controller: u64,
 }
 
 impl History {
@@ -51,7 +53,7 @@ impl History {
         let statuses = pod["status"]["containerStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
         found.extend(statuses.iter().flat_map(|status| shown.container(status)));
         let ends = text("/metadata/deletionTimestamp").is_some();
-        shown.ready(pod, statuses, ends);
+        self.of_node_controller += u64::from(shown.ready(pod, statuses, ends));
         let name = shown.name.clone();
         self.violations.extend(found.into_iter().map(|text| format!("pod {name}: {text}")));
     }
@@ -128,11 +130,16 @@ impl Shown {
 
     /// A pod without failing probes that was ready stays ready, unless it ends or its containers end: a container whose
     /// process has ended is unready a moment before the runtime says that it has ended. (A runtime that takes very long
-    /// has it ready again until then.)
-    fn ready(&mut self, pod: &Value, statuses: &[Value], ends: bool) {
+    /// has it ready again until then.) Returns whether the node controller has set it to not ready: a node's agent changes
+    /// ContainersReady with it.
+    fn ready(&mut self, pod: &Value, statuses: &[Value], ends: bool) -> bool {
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let ready = conditions.iter().find(|one| one["type"] == "Ready");
-        let is_ready = ready.is_some_and(|one| one["status"] == "True");
+        let is = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
+        let is_ready = is("Ready");
+        if !is_ready && is("ContainersReady") && self.ready.is_some() {
+            // It counts as ready until the agent says something else.
+            return true;
+        }
         let ids: Vec<String> =
             statuses.iter().filter_map(|one| one["containerID"].as_str().map(str::to_owned)).collect();
         let before = std::mem::replace(&mut self.ready, is_ready.then(|| ids.clone()));
@@ -145,6 +152,7 @@ impl Shown {
         } else if let Some((_, shown)) = self.lost.take().filter(|(before, _)| *before == ids) {
             self.flipped = Some(shown);
         }
+        false
     }
 }
 
@@ -193,6 +201,15 @@ mod tests {
         assert_eq!(found(&[up(), unready(), unready(), up()]).len(), 1);
         assert!(found(&[up(), unready(), up(), over()]).is_empty());
         assert!(found(&[up(), unready(), pod("Running", 0, ended(), "False")]).is_empty());
+        let mut of_controller = unready();
+        of_controller["status"]["conditions"] = json!([
+            { "type": "Ready", "status": "False" }, { "type": "ContainersReady", "status": "True" },
+        ]);
+        let mut history = History::default();
+        [up(), of_controller.clone(), of_controller, up()]
+            .iter()
+            .for_each(|change| history.take("MODIFIED", change));
+        assert_eq!((history.violations().len(), history.of_node_controller), (0, 2));
         let mut late = up();
         late["status"]["startTime"] = "later".into();
         assert_eq!(found(&[up(), late]).len(), 1);

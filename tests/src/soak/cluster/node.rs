@@ -18,6 +18,8 @@ use crate::e2e::cluster::options::{NodeOptions, Prepared};
 use crate::fixture::{Agent, Api, ApiError, Cri, Watch};
 use crate::harness::{Context, Failure};
 
+/// Seconds in which the agent renews the node's lease when the API server answers again: the longest wait after a failure is 7.
+const RENEWED_S: u64 = 20;
 /// The largest memory that an agent may ever have had, in MiB (`VmHWM`): 64 of its own, and its code, of which the kernel
 /// maps up to all (45 MiB, more in a development build) before the agent gives back what does not run.
 pub const MEMORY_MIB: u64 = 64 + if cfg!(debug_assertions) { 64 } else { 48 };
@@ -238,10 +240,12 @@ impl<'c> Node<'c> {
         Ok(())
     }
 
+    /// Returns when the agent has renewed the node's lease.
     pub fn start_api_server(&mut self) -> Result<(), Failure> {
         let control_plane = self.fixture.control_plane()?;
         control_plane.api_server().start()?;
-        Ok(control_plane.wait_ready()?)
+        control_plane.wait_ready()?;
+        self.fixture.wait_renewed(RENEWED_S)
     }
 
     /// Reads the largest memory that the agent has had.

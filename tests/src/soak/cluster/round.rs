@@ -93,6 +93,7 @@ pub fn run(context: &Context, node: &mut Node<'_>, plan: &RoundPlan) -> Result<C
     let mut counts = Counts::default();
     let restarts = |node: &Node<'_>| node.history.restarted().map(|(.., count)| count).sum::<u64>();
     let restarts_before = restarts(node);
+    let unready_before = node.history.of_node_controller;
     node.set_calm(false)?;
     let mut value = plan.seed;
     node.set_config(value)?;
@@ -139,6 +140,11 @@ pub fn run(context: &Context, node: &mut Node<'_>, plan: &RoundPlan) -> Result<C
         Ok(node.pods()?.iter().all(|pod| pod["metadata"]["labels"]["app"] == RESIDENT).then_some(()))
     })?;
     check(node, &apps)?;
+    let unready = node.history.of_node_controller - unready_before;
+    ensure!(
+        unready == 0 || plan.fault.stops_api_server(),
+        "the node controller took the node for gone while the API server ran, and set pods to not ready {unready} times"
+    );
     counts.restarts = restarts(node).saturating_sub(restarts_before);
     Ok(counts)
 }
