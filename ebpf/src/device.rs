@@ -12,8 +12,9 @@ use aya_ebpf::{
     programs::DeviceContext,
 };
 use nodewarden_ebpf_abi::{
-    ANY_MINOR, DEVICE_AUDIT, DEVICE_HAS_ANY_MINOR, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount,
-    DeviceKey, DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL, PLACES, is_default_device,
+    ANY_MINOR, DEVICE_AUDIT, DEVICE_HAS_ANY_MINOR, DEVICE_ONLY_WATCHED, DEVICE_READ, DEVICE_WRITE,
+    DEVICES_COUNTED, DeviceCount, DeviceKey, DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL,
+    PLACES, WATCHED, is_default_device,
 };
 
 use crate::{
@@ -32,7 +33,8 @@ static DEVICE_PLACES: Array<u64> = Array::with_max_entries(PLACES, 0);
 /// Pods whose accesses are checked: kernel id of the pod's cgroup → mode (`DEVICE_AUDIT`, `DEVICE_ENFORCE`).
 #[map]
 static DEVICE_PODS: HashMap<u64, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
-/// Rules: pod and device → accesses that are allowed.
+/// Rules: pod and device → accesses that are allowed. Those of pod `WATCHED`: the devices that are checked of pods with
+/// `DEVICE_ONLY_WATCHED`.
 #[map]
 static DEVICE_RULES: HashMap<DeviceKey, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
 /// Counts of accesses that no rule allowed.
@@ -116,11 +118,14 @@ fn access(ctx: &DeviceContext, ancestor: impl Fn(u32) -> u64) -> i32 {
         return ALLOW;
     }
     let Some((pod, mode)) = guarded(ancestor) else { return ALLOW };
+    if mode & DEVICE_ONLY_WATCHED != 0 && !watched(kind, major, minor) {
+        return ALLOW;
+    }
     let device = DeviceKey { pod, kind, major, minor, pad: 0 };
     if allowed(&device, wanted, mode & DEVICE_HAS_ANY_MINOR != 0) {
         return ALLOW;
     }
-    let mode = mode & !DEVICE_HAS_ANY_MINOR;
+    let mode = mode & !(DEVICE_HAS_ANY_MINOR | DEVICE_ONLY_WATCHED);
     count(&device, wanted, mode);
     if mode == DEVICE_AUDIT { ALLOW } else { DENY }
 }
@@ -136,6 +141,13 @@ fn guarded(ancestor: impl Fn(u32) -> u64) -> Option<(u64, u32)> {
     }
     // SAFETY: the value is copied at once.
     unsafe { DEVICE_PODS.get(&pod) }.map(|mode| (pod, *mode))
+}
+
+/// Whether the device belongs to somebody, so that pods without it are to be found out.
+#[inline(always)]
+fn watched(kind: u32, major: u32, minor: u32) -> bool {
+    // SAFETY: only whether there is a value is looked at.
+    unsafe { DEVICE_RULES.get(&DeviceKey { pod: WATCHED, kind, major, minor, pad: 0 }) }.is_some()
 }
 
 /// Whether the pod's rules allow all of the `wanted` accesses.

@@ -28,7 +28,7 @@ export class Devices {
     const away = own.awaySince ? h('p.trouble', {}, `Its plugin is away since ${f.moment(own.awaySince)}.`) : null;
     return h('article.block', {},
       h('h2', {}, own.name),
-      h('p.quiet', {}, `${f.plural(own.capacity, 'device')}, ${own.allocatable} healthy, ${own.allocated} with containers`), away,
+      h('p.quiet', {}, `${f.plural(own.capacity, 'device')}, ${own.allocatable ?? 'an unknown number'} healthy, ${own.allocated} with containers`), away,
       table(`Devices of ${own.name}`, [['Device'], ['Health'], ['NUMA'], ['Container']], own.devices.map((device) => ({
         cells: [device.id, h('span.state', { 'data-level': device.health === 'Healthy' ? null : 'bad' }, device.health), device.numa.join(', ') || f.UNKNOWN, this.owner(device.owner)],
       }))));

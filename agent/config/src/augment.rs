@@ -26,6 +26,14 @@ pub struct AugmentSettings {
     pub cpu_burst: Enforcement,
     /// `eviction`: pods are evicted for memory and process ids, before the kubelet does.
     pub eviction: Enforcement,
+    /// `devices`: accesses of pods to devices of device plugins that they were not given, and devices that they lose.
+    pub devices: Enforcement,
+    /// `podResourcesSocket`: where the kubelet says which container has which devices.
+    pub pod_resources_socket: PathBuf,
+    /// `devicePluginDirectory`: where the kubelet keeps what plugins have answered.
+    pub device_plugin_directory: PathBuf,
+    /// `hostRoot`: where the node's own file system is seen, with device nodes and CDI files in it.
+    pub host_root: PathBuf,
     /// `evictionMargin`: bytes by which a threshold of memory is before the kubelet's, or a tenth of it, whichever is more.
     pub eviction_margin: u64,
     /// `kubeletConfig`: the kubelet's configuration file, whose thresholds are taken if this agent has none of its own.
@@ -56,6 +64,10 @@ impl AugmentSettings {
             cpu_idle: feature,
             cpu_burst: feature,
             eviction: feature,
+            devices: feature,
+            pod_resources_socket: "/var/lib/kubelet/pod-resources/kubelet.sock".into(),
+            device_plugin_directory: "/var/lib/kubelet/device-plugins".into(),
+            host_root: "/".into(),
             eviction_margin: 64 << 20,
             kubelet_config: "/var/lib/kubelet/config.yaml".into(),
             period: Duration::from_secs(1),
@@ -70,7 +82,7 @@ impl AugmentSettings {
     }
 
     /// Each feature's key and setting.
-    pub fn features(&self) -> [(&'static str, Enforcement); 6] {
+    pub fn features(&self) -> [(&'static str, Enforcement); 7] {
         [
             ("events", self.events),
             ("protection", self.protection),
@@ -78,6 +90,7 @@ impl AugmentSettings {
             ("cpuIdle", self.cpu_idle),
             ("cpuBurst", self.cpu_burst),
             ("eviction", self.eviction),
+            ("devices", self.devices),
         ]
     }
 }
@@ -100,10 +113,13 @@ pub fn take(map: Mapping, mode: Mode, reading: &mut Reading) -> AugmentSettings 
         cpu_idle: feature(&mut f, "cpuIdle", mode, default.cpu_idle),
         cpu_burst: feature(&mut f, "cpuBurst", mode, default.cpu_burst),
         eviction: feature(&mut f, "eviction", mode, default.eviction),
+        devices: feature(&mut f, "devices", mode, default.devices),
+        pod_resources_socket: path(&mut f, "podResourcesSocket").unwrap_or(default.pod_resources_socket),
+        device_plugin_directory: path(&mut f, "devicePluginDirectory")
+            .unwrap_or(default.device_plugin_directory),
+        host_root: path(&mut f, "hostRoot").unwrap_or(default.host_root),
         eviction_margin: f.bytes("evictionMargin", default.eviction_margin, &BYTES, any()),
-        kubelet_config: f
-            .text("kubeletConfig", "an absolute path", |path| path.starts_with('/').then(|| path.into()))
-            .unwrap_or(default.kubelet_config),
+        kubelet_config: path(&mut f, "kubeletConfig").unwrap_or(default.kubelet_config),
         period: Duration::from_millis(f.number(
             "periodMilliseconds",
             default.period.as_millis() as u64,
@@ -129,6 +145,10 @@ fn feature(f: &mut Fields<'_>, key: &'static str, mode: Mode, default: Enforceme
         return Enforcement::Off;
     }
     found
+}
+
+fn path(f: &mut Fields<'_>, key: &'static str) -> Option<PathBuf> {
+    f.text(key, "an absolute path", |path| path.starts_with('/').then(|| path.into()))
 }
 
 /// Names of units, or absolute paths of cgroups. The root and pods' cgroups are refused: protecting them would take
@@ -161,6 +181,9 @@ pub(crate) fn show(settings: &AugmentSettings) -> Mapping {
     for (key, feature) in settings.features() {
         map.put(key, feature.name());
     }
+    map.put("podResourcesSocket", settings.pod_resources_socket.display().to_string());
+    map.put("devicePluginDirectory", settings.device_plugin_directory.display().to_string());
+    map.put("hostRoot", settings.host_root.display().to_string());
     map.put("evictionMargin", settings.eviction_margin);
     map.put("kubeletConfig", settings.kubelet_config.display().to_string());
     map.put("periodMilliseconds", settings.period.as_millis() as u64);
@@ -186,9 +209,9 @@ mod tests {
     #[test]
     fn features_are_audited_in_mode_augment_and_off_in_others() {
         let all = |mode| read(mode, "{}").0.features().map(|(_, feature)| feature);
-        assert_eq!(all(Mode::Augment), [Enforcement::Audit; 6]);
-        assert_eq!(all(Mode::Observe), [Enforcement::Off; 6]);
-        assert_eq!(all(Mode::Manage), [Enforcement::Off; 6]);
+        assert_eq!(all(Mode::Augment), [Enforcement::Audit; 7]);
+        assert_eq!(all(Mode::Observe), [Enforcement::Off; 7]);
+        assert_eq!(all(Mode::Manage), [Enforcement::Off; 7]);
     }
 
     #[test]
@@ -196,7 +219,8 @@ mod tests {
         let (settings, problems) = read(
             Mode::Augment,
             "{events: Enforce, protection: Off, memoryHigh: Enforce, cpuIdle: Enforce, cpuBurst: Off, \
-             eviction: Enforce, evictionMargin: 1Mi, kubeletConfig: /host/kubelet.yaml, periodMilliseconds: 200, protectedUnits: [sshd.service, /test/daemon], protectedMemory: 1Mi, \
+             eviction: Enforce, devices: Enforce, podResourcesSocket: /k/p.sock, devicePluginDirectory: /k/d, \
+             hostRoot: /host, evictionMargin: 1Mi, kubeletConfig: /host/kubelet.yaml, periodMilliseconds: 200, protectedUnits: [sshd.service, /test/daemon], protectedMemory: 1Mi, \
              protectedOomScoreAdj: -500, memoryDistance: 1Gi, cpuBurstPercent: 20}",
         );
         assert_eq!(problems, [""; 0]);
@@ -207,6 +231,10 @@ mod tests {
             cpu_idle: Enforcement::Enforce,
             cpu_burst: Enforcement::Off,
             eviction: Enforcement::Enforce,
+            devices: Enforcement::Enforce,
+            pod_resources_socket: "/k/p.sock".into(),
+            device_plugin_directory: "/k/d".into(),
+            host_root: "/host".into(),
             eviction_margin: 1 << 20,
             kubelet_config: "/host/kubelet.yaml".into(),
             period: Duration::from_millis(200),
@@ -252,6 +280,7 @@ mod tests {
                 "{kubeletConfig: config.yaml}",
                 "augment.kubeletConfig: config.yaml: expected an absolute path",
             ),
+            (Mode::Augment, "{hostRoot: host}", "augment.hostRoot: host: expected an absolute path"),
             (Mode::Augment, "{burst: 1}", "nodewarden.augment.burst: unknown key"),
         ] {
             let (_, problems) = read(mode, text);

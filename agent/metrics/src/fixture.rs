@@ -282,6 +282,8 @@ pub fn status() -> Status {
         journal_write_errors: 0,
         device_denials: vec![DenialCount {
             uid: nodewarden_model::fixture::pod().pod.uid.clone(),
+            namespace: nodewarden_model::fixture::pod().pod.namespace.clone(),
+            name: nodewarden_model::fixture::pod().pod.name.clone(),
             device: "c 10:229".into(),
             audited: 0,
             denied: 3,
@@ -389,7 +391,14 @@ pub fn images() -> ImagesView {
 /// A resource with two devices, one of them unhealthy and allocated, and a resource whose plugin is
 /// disconnected.
 pub fn devices() -> DevicesView {
-    let device = |id: &str, health, owner| DeviceView { id: id.into(), health, numa: vec![0], owner };
+    let device = |id: &str, health, owner| DeviceView {
+        id: id.into(),
+        health,
+        numa: vec![0],
+        owner,
+        nodes: Vec::new(),
+        problem: String::new(),
+    };
     let owner = DeviceOwner {
         uid: "u1".into(),
         namespace: "shop".into(),
@@ -399,7 +408,7 @@ pub fn devices() -> DevicesView {
     let full = DeviceResource {
         name: "a.b/c".into(),
         capacity: 2,
-        allocatable: 1,
+        allocatable: Some(1),
         allocated: 1,
         away_since: None,
         devices: vec![device("d0", "Healthy", None), device("d1", "Unhealthy", Some(owner))],
@@ -407,7 +416,7 @@ pub fn devices() -> DevicesView {
     let away = DeviceResource {
         name: "x.y/z".into(),
         capacity: 0,
-        allocatable: 0,
+        allocatable: Some(0),
         allocated: 0,
         away_since: Some(at(1_700_000_000_000)),
         devices: Vec::new(),

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-/// All devices that device plugins offer; empty in mode observe.
+use crate::DenialCount;
+
+/// All devices that device plugins offer, in mode augment those that the kubelet names; empty in mode observe.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DevicesView {
     /// Ordered by name.
@@ -13,6 +15,10 @@ pub struct DevicesView {
     pub removed: Vec<(String, SystemTime)>,
     /// What keeps devices from being allocated, as sentences; empty when nothing does.
     pub problems: Vec<String>,
+    /// A kubelet gives the devices to containers; whether plugins are connected is not known.
+    pub by_kubelet: bool,
+    /// Accesses to devices that were not given to the pod.
+    pub denials: Vec<DenialCount>,
 }
 
 /// One extended resource of the node, as a device plugin offers it.
@@ -22,8 +28,8 @@ pub struct DeviceResource {
     pub name: String,
     /// Number of devices that its plugin lists.
     pub capacity: usize,
-    /// Number of healthy devices among them.
-    pub allocatable: usize,
+    /// Number of healthy devices among them; `None` if the kubelet does not say.
+    pub allocatable: Option<usize>,
     /// Number of devices that containers have, healthy or not.
     pub allocated: usize,
     /// Time since which its plugin is disconnected; `None` while it is connected.
@@ -43,6 +49,11 @@ pub struct DeviceView {
     pub numa: Vec<i64>,
     /// The container that has it; `None` while it is free.
     pub owner: Option<DeviceOwner>,
+    /// Beside a kubelet: the device nodes that the container was given with its devices of this resource. Which of them is
+    /// this device, a plugin does not say.
+    pub nodes: Vec<String>,
+    /// Beside a kubelet: why the nodes are not known, or which of them the container has lost; empty for neither.
+    pub problem: String,
 }
 
 /// The container that has a device. Several containers of one pod may have it, one after the other.

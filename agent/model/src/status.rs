@@ -157,6 +157,10 @@ pub struct HeldCapability {
 pub struct DenialCount {
     /// The pod's uid.
     pub uid: String,
+    /// Its namespace; empty if the agent does not know a pod with this uid.
+    pub namespace: String,
+    /// Its name; empty if the agent does not know a pod with this uid.
+    pub name: String,
     /// Type and numbers of the device: `c 10:229`; `other` for all devices beyond those that are counted one
     /// by one.
     pub device: String,

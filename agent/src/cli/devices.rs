@@ -20,6 +20,9 @@ use nodewarden_api::grpc::time;
 A resource is listed while its plugin is connected and for nodewarden.devices.graceSeconds after it disconnected. A
 device whose plugin no longer reports it has the health Unknown; containers keep the devices allocated to them.
 
+Beside a kubelet (mode augment) these are the kubelet's devices, each with the device nodes that its container was
+given; what a container can no longer open is listed below them.
+
 Examples:
   nodewarden devices                     all resources with their devices
   nodewarden devices nvidia.com/gpu      one of them
@@ -58,15 +61,23 @@ fn text(answer: &ListDevicesResponse, now: Timestamp) -> String {
         out.push_str("No devices: no device plugin has registered.\n");
     } else {
         let head = ["RESOURCE", "CAPACITY", "ALLOCATABLE", "ALLOCATED", "PLUGIN"].map(str::to_owned).to_vec();
-        let rows = answer.resources.iter().map(|own| resource(own, now));
+        let rows = answer.resources.iter().map(|own| resource(own, answer.by_kubelet, now));
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
         use Align::{Left, Right};
         out.push_str(&table(&rows, &[Left, Right, Right, Right, Left]));
-        let head = ["RESOURCE", "DEVICE", "HEALTH", "NUMA", "CONTAINER"].map(str::to_owned).to_vec();
+        let mut head = vec!["RESOURCE", "DEVICE", "HEALTH", "NUMA", "CONTAINER"];
+        head.extend(answer.by_kubelet.then_some("NODES"));
+        let columns = head.len();
+        let head = head.into_iter().map(str::to_owned).collect();
         let all =
-            answer.resources.iter().flat_map(|own| own.devices.iter().map(|device| row(&own.name, device)));
-        let rows: Vec<_> = std::iter::once(head).chain(all).collect();
-        out.push_str(&format!("\n{}", table(&rows, &[Left; 5])));
+            answer.resources.iter().flat_map(|own| own.devices.iter().map(|device| (&own.name, device)));
+        let own = all.clone().map(|(resource, device)| row(resource, device, answer.by_kubelet));
+        let rows: Vec<_> = std::iter::once(head).chain(own).collect();
+        out.push_str(&format!("\n{}", table(&rows, &vec![Left; columns])));
+        for (resource, device) in all.filter(|(_, device)| !device.problem.is_empty()) {
+            let what = format!("{resource} {}: {}", device.id, device.problem);
+            out.push_str(&format!("problem: {}\n", printable(&what)));
+        }
     }
     for removed in &answer.removed {
         let since = removed.removed.as_ref().and_then(time::to_timestamp).map(|at| ago(at, now));
@@ -79,27 +90,33 @@ fn text(answer: &ListDevicesResponse, now: Timestamp) -> String {
     out
 }
 
-fn resource(own: &DeviceResource, now: Timestamp) -> Vec<String> {
+fn resource(own: &DeviceResource, by_kubelet: bool, now: Timestamp) -> Vec<String> {
     let away = own.away_since.as_ref().and_then(time::to_timestamp);
     vec![
         printable(&own.name),
         own.capacity.to_string(),
-        own.allocatable.to_string(),
+        own.allocatable.map_or_else(|| "-".to_owned(), |devices| devices.to_string()),
         own.allocated.to_string(),
-        away.map_or_else(|| "connected".to_owned(), |at| format!("away for {}", ago(at, now))),
+        match away {
+            Some(at) => format!("away for {}", ago(at, now)),
+            None if by_kubelet => "of the kubelet".to_owned(),
+            None => "connected".to_owned(),
+        },
     ]
 }
 
-fn row(resource: &str, device: &Device) -> Vec<String> {
+fn row(resource: &str, device: &Device, by_kubelet: bool) -> Vec<String> {
     let numa: Vec<String> = device.numa.iter().map(ToString::to_string).collect();
     let dashed = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-    vec![
+    let mut row = vec![
         printable(resource),
         printable(&device.id),
         device.health.clone(),
         dashed(numa.join(",")),
         device.owner.as_ref().map_or_else(|| "-".to_owned(), owner),
-    ]
+    ];
+    row.extend(by_kubelet.then(|| dashed(printable(&device.nodes.join(",")))));
+    row
 }
 
 fn owner(owner: &DeviceOwner) -> String {
@@ -121,6 +138,7 @@ fn json(answer: &ListDevicesResponse) -> Value {
     let device = |own: &Device| {
         json!({
             "id": own.id, "health": own.health, "numa": own.numa, "owner": own.owner.as_ref().map(owner),
+            "nodes": own.nodes, "problem": own.problem,
         })
     };
     let resource = |own: &DeviceResource| {
@@ -134,6 +152,11 @@ fn json(answer: &ListDevicesResponse) -> Value {
         "removed": answer.removed.iter()
             .map(|own| json!({ "name": own.name, "removed": at(&own.removed) })).collect::<Vec<_>>(),
         "problems": answer.problems,
+        "byKubelet": answer.by_kubelet,
+        "denials": answer.denials.iter().map(|own| json!({
+            "uid": own.uid, "namespace": own.namespace, "name": own.name, "device": own.device,
+            "audited": own.audited, "denied": own.denied,
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -158,6 +181,8 @@ mod tests {
                 name: name.into(),
                 container: "c".into(),
             }),
+            nodes: name.map(|_| "/dev/x".to_owned()).into_iter().collect(),
+            problem: String::new(),
         };
         let devices = vec![
             device("d0", "Healthy", &[0], Some("cart")),
@@ -167,7 +192,7 @@ mod tests {
         let own = |name: &str, away_since, devices| DeviceResource {
             name: name.into(),
             capacity: 3,
-            allocatable: 2,
+            allocatable: Some(2),
             allocated: 2,
             away_since,
             devices,
@@ -176,6 +201,8 @@ mod tests {
             resources: vec![own("a.b/c", None, devices), own("x.y/z", at(40), Vec::new())],
             removed: vec![RemovedResource { name: "o.p/q".into(), removed: at(70) }],
             problems: vec!["trouble".into()],
+            by_kubelet: false,
+            denials: Vec::new(),
         }
     }
 
@@ -197,6 +224,26 @@ o.p/q was dropped 30s ago: its plugin did not come back
         assert_eq!(text(&answer(), now), expected);
         let none = text(&ListDevicesResponse::default(), now);
         assert_eq!(none, "No devices: no device plugin has registered.\n");
+    }
+
+    #[test]
+    fn beside_a_kubelet_the_nodes_are_shown_and_what_is_wrong_with_them() {
+        let mut own = ListDevicesResponse { by_kubelet: true, removed: Vec::new(), ..answer() };
+        own.resources.truncate(1);
+        own.resources[0].allocatable = None;
+        own.resources[0].devices[0].problem = "/dev/x: it is gone".into();
+        let expected = "\
+warning: trouble
+RESOURCE  CAPACITY  ALLOCATABLE  ALLOCATED  PLUGIN
+a.b/c            3            -          2  of the kubelet
+
+RESOURCE  DEVICE  HEALTH     NUMA  CONTAINER      NODES
+a.b/c     d0      Healthy    0     shop/cart [c]  /dev/x
+a.b/c     d1      Unhealthy  -     pod u1 [c]     /dev/x
+a.b/c     d2      Healthy    0,1   -              -
+problem: a.b/c d0: /dev/x: it is gone
+";
+        assert_eq!(text(&own, Timestamp::from_second(100).expect("a time")), expected);
     }
 
     #[test]

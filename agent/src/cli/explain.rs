@@ -1,5 +1,6 @@
 //! `nodewarden explain`: prints eviction and preemption decisions and what led to them.
 
+mod devices;
 #[cfg(test)]
 mod tests;
 
@@ -7,7 +8,9 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use jiff::Timestamp;
-use nodewarden_proto::nodewarden::v1::{ListDecisionsRequest, ListDecisionsResponse, ListPodsRequest, Pod};
+use nodewarden_proto::nodewarden::v1::{
+    ListDecisionsRequest, ListDecisionsResponse, ListDevicesRequest, ListPodsRequest, Pod,
+};
 use serde_json::{Value, json};
 
 use super::decision::{self, Detail};
@@ -30,7 +33,8 @@ request of the resource that was short; and every step with its time after the
 trigger and its duration. OVER is the usage above the request, which the ranking
 compares first. Pods without a number are exempt because they are critical.
 
-With POD, only decisions that chose this pod are shown; --considered adds those
+With POD, the pod's devices come first, with those that it has lost, and its
+accesses to devices that it was not given. Only decisions that chose this pod are shown; --considered adds those
 in which it was a candidate and was not chosen. The agent keeps the last 256
 decisions, also across restarts. In mode observe no pod is evicted; a decision
 then shows what mode manage would have done.
@@ -73,14 +77,16 @@ pub async fn run(args: ExplainArgs) -> Result<(), CliError> {
     let request = ListDecisionsRequest { pod: pod.clone(), considered: args.considered, limit };
     let answer =
         client::pressure(channel.clone()).list_decisions(request).await.map_err(&refused)?.into_inner();
-    let pods = match pod.is_empty() {
-        true => Vec::new(),
+    let (pods, devices) = match pod.is_empty() {
+        true => (Vec::new(), String::new()),
         false => {
             let request = ListPodsRequest { pod: pod.clone(), ..ListPodsRequest::default() };
-            client::pods(channel).list(request).await.map_err(&refused)?.into_inner().pods
+            let pods = client::pods(channel.clone()).list(request).await.map_err(&refused)?.into_inner().pods;
+            let devices = client::service(channel).list_devices(ListDevicesRequest {}).await;
+            (pods, devices::of_pod(&pod, &devices.map_err(&refused)?.into_inner()))
         }
     };
-    let explanation = Explanation::new(pod, args.considered, answer, pods);
+    let explanation = Explanation { devices, ..Explanation::new(pod, args.considered, answer, pods) };
     let text = match args.output {
         Output::Text => explanation.text(args.all, Timestamp::now()),
         Output::Json => format!("{}\n", explanation.json()),
@@ -98,6 +104,8 @@ struct Explanation {
     considered: u32,
     /// The pods of that name that the agent runs.
     pods: Vec<Pod>,
+    /// What is to be said of its devices.
+    devices: String,
 }
 
 impl Explanation {
@@ -109,6 +117,7 @@ impl Explanation {
             total: answer.total,
             considered: answer.considered,
             pods,
+            devices: String::new(),
         }
     }
 
@@ -117,6 +126,7 @@ impl Explanation {
         if !self.pods.is_empty() {
             parts.push(self.pods.iter().map(state).collect());
         }
+        parts.extend(Some(self.devices.clone()).filter(|devices| !devices.is_empty()));
         let detail = Detail { all, pod: Some(self.pod.as_str()).filter(|pod| !pod.is_empty()) };
         parts.extend(self.decisions.iter().map(|own| decision::text(own, detail, now)));
         let mut end = String::new();

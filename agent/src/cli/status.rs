@@ -81,7 +81,10 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
         let _ = writeln!(
             out,
             "{head:<11}{}: {} of {} allocatable, {} allocated{away}",
-            own.name, own.allocatable, own.capacity, own.allocated
+            own.name,
+            own.allocatable.map_or_else(|| "an unknown number".to_owned(), |devices| devices.to_string()),
+            own.capacity,
+            own.allocated
         );
     }
     if let Some(own) = &s.pressure {

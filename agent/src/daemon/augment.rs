@@ -1,6 +1,7 @@
 //! Mode augment: beside a kubelet, which keeps the pods. What is observed is reported to the API server, and what neither
 //! kubelet nor runtime writes is set.
 
+mod devices;
 mod events;
 mod eviction;
 mod pods;
@@ -21,15 +22,17 @@ use super::context::Context;
 use super::error::DaemonError;
 use super::node_parts::NodeParts;
 use super::{observe, throttle};
+use devices::DevicesBeside;
 use events::EventReports;
 use eviction::Evictions;
-use pods::ApiPods;
+pub use pods::ApiPods;
 
 /// What runs in mode augment. The fields stand in the order in which they end.
 #[expect(dead_code, reason = "the parts are only held until they end")]
 pub struct AugmentParts {
     /// Puts everything back when it ends.
     engine: Augment,
+    pub devices: Option<DevicesBeside>,
     events: Option<EventReports>,
     evictions: JoinSet<()>,
     pods: Option<SourceGuard>,
@@ -52,6 +55,7 @@ pub fn start(
     let node = observe::start(context, wakeups, evictions.evicting);
     let pods = context.kubernetes.map(|connection| known.follow(connection));
     let events = EventReports::start(context, known.clone());
+    let devices = DevicesBeside::start(context, known.clone());
     let (journal, named) = (context.journal.clone(), known.clone());
     let deps = Deps {
         settings: settings.clone(),
@@ -63,7 +67,10 @@ pub fn start(
     };
     let engine = Augment::start(deps, ledger)
         .map_err(|source| DaemonError::Start { what: "augment thread", source })?;
-    Ok(NodeParts { augment: Some(AugmentParts { engine, events, pods, evictions: evictions.tasks }), ..node })
+    Ok(NodeParts {
+        augment: Some(AugmentParts { engine, devices, events, pods, evictions: evictions.tasks }),
+        ..node
+    })
 }
 
 /// Puts back what an earlier agent in mode augment has left, in whatever mode this one runs. Returns the ledger, empty, in

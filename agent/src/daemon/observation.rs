@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::error::DaemonError;
 use super::names::Names;
 use super::observer::{Facts, Observer};
-use nodewarden_config::{Config, Mode};
+use nodewarden_config::{Config, Enforcement, Mode};
 use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::ebpf::{
@@ -82,7 +82,11 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
         max_cgroups: config.max_cgroups,
         ring_bytes: config.ring_bytes,
         unified: layout.unified().map(|hierarchy| hierarchy.mount.clone()),
-        devices: config.mode == Mode::Manage && config.devices.guards(),
+        devices: match config.mode {
+            Mode::Observe => false,
+            Mode::Augment => config.augment.devices != Enforcement::Off,
+            Mode::Manage => config.devices.guards(),
+        },
         empty_programs: config.bench_empty_programs,
         verbose: tracing::enabled!(tracing::Level::DEBUG),
     };

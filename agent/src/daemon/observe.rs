@@ -59,7 +59,7 @@ pub fn start(context: Context<'_>, wakeups: Wakeups, evicting: Evicting) -> Node
 }
 
 /// Path of the cgroup above all pods: the configured one if it is there, else another that was found.
-fn kubepods(context: Context<'_>) -> String {
+pub fn kubepods(context: Context<'_>) -> String {
     let configured = Levels::below(&context.config.node.cgroup_root).ok();
     let configured = configured.map(|levels| levels.kubepods.cgroupfs_path());
     let registry = context.observer.registry.lock();

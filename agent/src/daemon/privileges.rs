@@ -101,6 +101,7 @@ fn uses(config: &Config, programs: bool, kernel: &str) -> Vec<Use> {
         (Use::Kill, manages || augments && augment.eviction == Enforcement::Enforce),
         // What an earlier agent has left is put back before this.
         (Use::Protect, augments && augment.protection == Enforcement::Enforce),
+        (Use::DevicePrograms, augments && augment.devices != Enforcement::Off),
         (Use::Pods, manages),
     ];
     all.into_iter().filter_map(|(own, does)| does.then_some(own)).collect()
@@ -149,6 +150,7 @@ mod tests {
                 own.mode = Mode::Augment;
                 own.program_stats = ProgramStats::Off;
                 (own.augment.eviction, own.augment.protection) = (eviction, protection);
+                own.augment.devices = Enforcement::Off;
             })
         };
         let kill = |own: &Config| kept(&uses(own, true, "6.1.0")).to_string();
@@ -157,5 +159,11 @@ mod tests {
         let acting = kill(&augment(Enforcement::Enforce, Enforcement::Enforce));
         assert!(acting.contains("CAP_KILL") && acting.contains("CAP_DAC_OVERRIDE"), "{acting}");
         assert!(!acting.contains("CAP_SYS_ADMIN"), "{acting}");
+        let devices = config(|own| {
+            own.mode = Mode::Augment;
+            own.program_stats = ProgramStats::Off;
+            own.augment.devices = Enforcement::Audit;
+        });
+        assert!(kill(&devices).contains("CAP_SYS_ADMIN"), "{}", kill(&devices));
     }
 }

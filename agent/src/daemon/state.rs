@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
+use super::augment::ApiPods;
 use super::context::Context;
 use super::exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use super::node_parts::NodeParts;
@@ -13,6 +14,7 @@ use super::observer::Observer;
 use super::privileges::Privileges;
 use super::resource_managers;
 use super::system_cgroups::SystemCgroupLookup;
+use nodewarden_devices::beside::ShownDevices;
 use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
 use nodewarden_gc::Collector;
@@ -20,8 +22,8 @@ use nodewarden_lifecycle::SetAside;
 use nodewarden_machine::cgroup::workloads;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
-    AgentCost, AgentState, CpuMapView, DevicesView, EvictionStatus, ExclusiveCpusView, HierarchyStatus,
-    ImageGc, PodView, ProbesView, Snapshot, Status, SystemCgroups, Workload,
+    AgentCost, AgentState, CpuMapView, DenialCount, DevicesView, EvictionStatus, ExclusiveCpusView,
+    HierarchyStatus, ImageGc, PodView, ProbesView, Snapshot, Status, SystemCgroups, Workload,
 };
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
@@ -40,6 +42,8 @@ pub struct State {
     hierarchy: Option<Arc<Mutex<HierarchyStatus>>>,
     devices: Option<Devices>,
     enforcer: Option<Enforcer>,
+    /// Those of a kubelet, and what knows the names of its pods.
+    beside: Option<(ShownDevices, ApiPods)>,
     exclusive_cpus: Option<ShownExclusiveCpus>,
     managers: Option<ResourceManagers>,
     system_cgroups: SystemCgroupLookup,
@@ -49,6 +53,7 @@ pub struct State {
 
 impl State {
     pub fn new(context: Context<'_>, node: &NodeParts, privileges: Privileges) -> Self {
+        let beside = node.augment.as_ref().and_then(|augment| augment.devices.as_ref());
         Self {
             privileges,
             observer: context.observer.clone(),
@@ -59,12 +64,30 @@ impl State {
             probes: node.probes.clone(),
             hierarchy: node.hierarchy.as_ref().map(|hierarchy| hierarchy.status()),
             devices: node.devices.as_ref().map(|devices| devices.manager.clone()),
-            enforcer: node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
+            enforcer: match &beside {
+                Some(beside) => beside.enforcer.clone(),
+                None => node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
+            },
+            beside: beside.map(|beside| (beside.shown.clone(), beside.known.clone())),
             managers: node.managers.clone(),
             exclusive_cpus: node.exclusive_cpus.as_ref().map(ExclusiveCpuWatch::shown).cloned(),
             system_cgroups: SystemCgroupLookup::new(context.config, &context.observer.facts.layout),
             set_aside: node.pods.as_ref().map(|pods| pods.set_aside().clone()),
         }
+    }
+
+    /// Accesses to devices that were not given to the pod, with its name.
+    fn denials(&self) -> Vec<DenialCount> {
+        let mut denials = self.enforcer.as_ref().map(Enforcer::denials).unwrap_or_default();
+        let pods = self.pods.pods();
+        for count in &mut denials {
+            let managed = pods.iter().map(|view| &view.pod).find(|pod| pod.uid == count.uid);
+            let managed = managed.map(|pod| (pod.namespace.clone(), pod.name.clone()));
+            let known = || self.beside.as_ref().and_then(|(_, known)| known.get(&count.uid));
+            let named = managed.or_else(|| known().map(|pod| (pod.namespace.clone(), pod.name.clone())));
+            (count.namespace, count.name) = named.unwrap_or_default();
+        }
+        denials
     }
 
     /// What is off or failing and shown nowhere else.
@@ -119,14 +142,19 @@ impl AgentState for State {
             warnings: self.warnings(&journal),
             journal_events: journal.events,
             journal_write_errors: journal.write_errors,
-            device_denials: self.enforcer.as_ref().map(Enforcer::denials).unwrap_or_default(),
+            device_denials: self.denials(),
             hierarchy: self.hierarchy.as_ref().map(|status| status.lock().clone()),
             privileges: self.privileges.now(),
         }
     }
 
     fn devices(&self) -> DevicesView {
-        self.devices.as_ref().map(|devices| devices.view(&self.pods.pods())).unwrap_or_default()
+        let view = match (&self.beside, &self.devices) {
+            (Some((shown, _)), _) => shown.view(),
+            (None, Some(devices)) => devices.view(&self.pods.pods()),
+            (None, None) => return DevicesView::default(),
+        };
+        DevicesView { denials: self.denials(), ..view }
     }
 
     fn exclusive_cpus(&self) -> ExclusiveCpusView {

@@ -31,6 +31,11 @@ pub const DEVICE_ENFORCE: u32 = 2;
 /// Bit added to the mode: the pod has a rule for every minor number of a major one. Without the bit the
 /// program does not look for such a rule.
 pub const DEVICE_HAS_ANY_MINOR: u32 = 4;
+/// Bit added to the mode: only devices for which [`WATCHED`] has a rule are checked, all others let pass.
+pub const DEVICE_ONLY_WATCHED: u32 = 8;
+
+/// In place of a pod's cgroup in the key of a rule: the device is watched. No cgroup has this id.
+pub const WATCHED: u64 = 0;
 
 /// Number of devices of one pod that have a count of their own; all further ones share one count, with kind
 /// 0. A pod may create device nodes with numbers of its choice, so there must be a bound.
@@ -40,7 +45,7 @@ pub const DEVICES_COUNTED: u64 = 16;
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceKey {
-    /// Kernel id of the pod's cgroup in the unified hierarchy.
+    /// Kernel id of the pod's cgroup in the unified hierarchy, or [`WATCHED`].
     pub pod: u64,
     /// `DEVICE_BLOCK` or `DEVICE_CHAR`.
     pub kind: u32,

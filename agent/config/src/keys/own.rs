@@ -13,6 +13,14 @@ pub(super) static OWN: &[(&str, &str)] = &[
         "BestEffort pods run only on CPUs that nobody else wants: Off, Audit or Enforce.",
     ),
     (
+        "nodewarden.augment.devicePluginDirectory",
+        "The kubelet's directory of device plugins, with the checkpoint in which it keeps what they have answered.",
+    ),
+    (
+        "nodewarden.augment.devices",
+        "Accesses of pods to devices of device plugins that they were not given, and devices that they lose: Off, Audit (they are reported) or Enforce (the kernel refuses the accesses).",
+    ),
+    (
         "nodewarden.augment.events",
         "Kubernetes Events about OOM kills, crashed child processes and limits changed by others: Off, Audit (only in the journal) or Enforce.",
     ),
@@ -23,6 +31,10 @@ pub(super) static OWN: &[(&str, &str)] = &[
     (
         "nodewarden.augment.evictionMargin",
         "Bytes by which a threshold of memory is before the kubelet's, or a tenth of it, whichever is more.",
+    ),
+    (
+        "nodewarden.augment.hostRoot",
+        "Where the agent sees the node's own file system, for device nodes and CDI files: /proc/1/root in a container.",
     ),
     (
         "nodewarden.augment.kubeletConfig",
@@ -37,6 +49,10 @@ pub(super) static OWN: &[(&str, &str)] = &[
         "Pods above their requests are throttled before any has to be evicted (cgroup v2): Off, Audit or Enforce.",
     ),
     ("nodewarden.augment.periodMilliseconds", "Milliseconds between two rounds."),
+    (
+        "nodewarden.augment.podResourcesSocket",
+        "The kubelet's socket that says which container has which devices.",
+    ),
     (
         "nodewarden.augment.protectedMemory",
         "memory.min of each protected daemon in bytes (cgroup v2); 0 for none.",

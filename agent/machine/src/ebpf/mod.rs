@@ -1,6 +1,7 @@
 //! Everything eBPF: which fields the kernel has (`layout`, `symbols`), whether its tracepoints have the arguments
 //! that the programs read (`prototype`), loading and attaching the programs
 //! (`load`, `programs`, `devices`, `exclusive_cpus`), reading their counters (`cells`, `slots`) and their events (`ring`).
+//! What the device programs of others decide is read from their instructions (`device_programs`, `device_filter`).
 //!
 //! Nothing here knows a topic by itself: what each needs is in `nodewarden_model::Topic::spec`. The programs
 //! are in the package nodewarden-ebpf; what both sides share is in nodewarden-ebpf-abi.
@@ -9,6 +10,8 @@ mod btf;
 mod cells;
 mod clock;
 mod cost;
+mod device_filter;
+pub mod device_programs;
 mod devices;
 mod error;
 mod exclusive_cpus;
@@ -26,6 +29,7 @@ mod symbols;
 pub use cells::{Cells, RawCpu};
 pub use clock::{Moment, MonotonicClock};
 pub use cost::{map_bytes, map_bytes_formula};
+pub use device_filter::DeviceQuestion;
 pub use devices::DeviceTables;
 pub use error::KernelError;
 pub use exclusive_cpus::{CpuReading, ExclusiveCpus, ExclusiveCpusError, OwnerCgroup};

@@ -27,6 +27,8 @@ pub enum Use {
     Kill,
     /// Daemons are protected: mode augment with `protection`.
     Protect,
+    /// The device programs of others are read: mode augment with `devices`.
+    DevicePrograms,
     /// Pods are run: mode manage.
     Pods,
 }
@@ -56,6 +58,11 @@ pub const NEEDS: &[Need] = &[
         "detach the programs of the topic network (before Linux 5.7)",
     ),
     need(
+        CapNetAdmin,
+        Use::DevicePrograms,
+        "list the device programs that apply to a container (nodewarden.augment.devices)",
+    ),
+    need(
         CapSysAdmin,
         Use::SampledProgramStats,
         "switch on the kernel's statistics of programs (programStats: Sampled)",
@@ -64,6 +71,11 @@ pub const NEEDS: &[Need] = &[
         CapSysAdmin,
         Use::ProgramsBeforeCapBpf,
         "read and write the maps of the kernel programs (before Linux 5.8)",
+    ),
+    need(
+        CapSysAdmin,
+        Use::DevicePrograms,
+        "read which devices the runtime's and systemd's programs let containers open (nodewarden.augment.devices)",
     ),
     need(CapSysAdmin, Use::Pods, "mount volumes, set project quotas, write device rules of cgroup v1"),
     need(CapSysResource, Use::Observe, "watch pressure in short windows"),
@@ -181,6 +193,7 @@ mod tests {
             Use::ExclusiveCpus | Use::Pods => "manage",
             Use::Kill => "manage; augment with eviction",
             Use::Protect => "augment with protection",
+            Use::DevicePrograms => "augment with devices",
         }
     }
 
@@ -207,7 +220,7 @@ mod tests {
     proptest! {
         /// Whatever is done in addition, nothing is lost, and no capability is kept without a reason.
         #[test]
-        fn more_uses_keep_more(chosen in proptest::sample::subsequence(Use::iter().collect::<Vec<_>>(), 0..=9), more in 0usize..9) {
+        fn more_uses_keep_more(chosen in proptest::sample::subsequence(Use::iter().collect::<Vec<_>>(), 0..=10), more in 0usize..10) {
             let extra = Use::iter().nth(more).unwrap();
             let wider: Vec<Use> = chosen.iter().copied().chain([extra]).collect();
             prop_assert!(kept(&chosen).without(kept(&wider)).is_empty());
@@ -216,7 +229,7 @@ mod tests {
 
         /// setpcap, setuid and their like are never kept.
         #[test]
-        fn what_makes_a_way_back_is_never_kept(chosen in proptest::sample::subsequence(Use::iter().collect::<Vec<_>>(), 0..=9)) {
+        fn what_makes_a_way_back_is_never_kept(chosen in proptest::sample::subsequence(Use::iter().collect::<Vec<_>>(), 0..=10)) {
             let never = [CapSetpcap, Capability::CapSetuid, Capability::CapSysModule, Capability::CapSysRawio, Capability::CapSysBoot, Capability::CapMknod, CapSyslog];
             prop_assert!(never.into_iter().all(|own| !kept(&chosen).has(own)));
         }

@@ -106,8 +106,9 @@ families! {
 
         AugmentWrites: Counter "nodewarden_augment_writes_total" AUGMENT_RESULT "In mode augment, values by feature and what became of them: set, would_set (only audited), taken_back, left_alone (somebody else has written there) or failed.";
         AugmentValues: Gauge "nodewarden_augment_values" FEATURE "In mode augment, number of values that a feature has written and that stand now.";
-        AugmentIncidents: Counter "nodewarden_augment_incidents_total" REASON "In mode augment, what happened to pods by the reason of its Kubernetes Event: OOMKilling, ProcessCrashed, DeviceDenied, LimitChanged, InvalidAnnotation or AugmentLeftAlone; lost for what the journal no longer had when it was to be read.";
+        AugmentIncidents: Counter "nodewarden_augment_incidents_total" REASON "In mode augment, what happened to pods by the reason of its Kubernetes Event: OOMKilling, ProcessCrashed, DeviceDenied, DeviceWouldBeDenied (only audited, and no Event), DeviceLost, LimitChanged, InvalidAnnotation or AugmentLeftAlone; lost for what the journal no longer had when it was to be read.";
 
+        AugmentDevicesLost: Gauge "nodewarden_augment_devices_lost" NONE "In mode augment, devices that running containers were given and can no longer open.";
         AugmentEvictions: Counter "nodewarden_augment_evictions_total" RESULT "In mode augment, what became of evictions at the API server: failed (killed, and the status says so), deleted (killed, and deleted, for a kubelet before 1.22), gone (killed, and no longer there), asked (the eviction subresource took it), refused (such as by a disruption budget) or away (no answer; nothing was done).";
 
         DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
@@ -190,6 +191,7 @@ impl Own {
         Self::AugmentValues,
         Self::AugmentEvictions,
         Self::AugmentIncidents,
+        Self::AugmentDevicesLost,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,

@@ -31,7 +31,7 @@ pub(super) fn write(out: &mut Exposition<'_>, pods: &[Arc<PodView>], denials: &[
         writer.sample(&[], &[("container_state", stage)], Value::Int(count), &[]);
     }
     containers(out, pods);
-    devices(out, pods, denials);
+    devices(out, denials);
 }
 
 fn containers(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
@@ -49,17 +49,15 @@ fn containers(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
     }
 }
 
-fn devices(out: &mut Exposition<'_>, pods: &[Arc<PodView>], denials: &[DenialCount]) {
+fn devices(out: &mut Exposition<'_>, denials: &[DenialCount]) {
     let mut writer = out.family(Own::DeviceDenials.desc());
     for count in denials {
-        let pod = pods.iter().map(|pod| &pod.pod).find(|pod| pod.uid == count.uid);
-        let (namespace, name) = pod.map_or(("", ""), |pod| (&pod.namespace, &pod.name));
         for (action, value) in [("audited", count.audited), ("denied", count.denied)] {
             let labels = [
                 ("action", action),
                 ("device", count.device.as_str()),
-                ("namespace", namespace),
-                ("pod", name),
+                ("namespace", count.namespace.as_str()),
+                ("pod", count.name.as_str()),
                 ("uid", count.uid.as_str()),
             ];
             writer.sample(&[], &labels, Value::Int(value), &[]);

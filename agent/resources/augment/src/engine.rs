@@ -47,6 +47,8 @@ pub struct SeenContainer {
     pub id: String,
     /// Its cgroup, below the mounts.
     pub cgroup: String,
+    /// How long the cgroup has been known.
+    pub age: Duration,
 }
 
 /// What the thread needs.

@@ -15,6 +15,12 @@ pub mod reason {
     pub const CRASH: &str = "ProcessCrashed";
     /// Access to a device was denied.
     pub const DEVICE: &str = "DeviceDenied";
+    /// Access to a device would have been denied.
+    pub const DEVICE_AUDITED: &str = "DeviceWouldBeDenied";
+    /// A running container can no longer open a device that it was given.
+    pub const DEVICE_LOST: &str = "DeviceLost";
+    /// It can again.
+    pub const DEVICE_BACK: &str = "DeviceBack";
     /// A limit has another value than the kubelet gave it.
     pub const LIMIT: &str = "LimitChanged";
     /// An annotation cannot be understood.
@@ -32,11 +38,15 @@ pub mod reason {
 }
 
 /// Those of the journal's own entries that users are told of.
-const PUBLISHED: [&str; 3] = [reason::LIMIT, reason::ANNOTATION, reason::LEFT_ALONE];
+const PUBLISHED: [&str; 4] = [reason::LIMIT, reason::ANNOTATION, reason::LEFT_ALONE, reason::DEVICE_LOST];
 
-/// The event of the pod; `None` for what is not of a pod that is known by name, and for what is no fault.
+/// The event of the pod; `None` for what is not of a pod that is known by name, for what is no fault, and for what was only
+/// audited.
 pub fn occurrence(event: &Event, pod: impl Fn(&str) -> Option<Arc<Pod>>) -> Option<Occurrence> {
     let (reason, message) = incident(&event.detail, &event.cgroup)?;
+    if reason == reason::DEVICE_AUDITED {
+        return None;
+    }
     let place = event.pod.as_ref()?;
     let known = pod(&place.uid);
     let known = known.as_deref();
@@ -57,13 +67,17 @@ pub fn incident(detail: &Detail, cgroup: &str) -> Option<(&'static str, String)>
     match detail {
         Detail::Oom(kill) => Some((reason::OOM, oom(kill, cgroup))),
         Detail::Exit(exit) => Some((reason::CRASH, crash(exit)?)),
-        Detail::Device(access) if access.verdict == DeviceVerdict::Denied => {
+        Detail::Device(access) => {
             let path = if access.path.is_empty() { &access.device } else { &access.path };
+            let (reason, was) = match access.verdict {
+                DeviceVerdict::Denied => (reason::DEVICE, "was"),
+                DeviceVerdict::Audited => (reason::DEVICE_AUDITED, "would be"),
+            };
             let message = format!(
-                "Process {} (pid {}) was denied {path} ({})",
+                "Process {} (pid {}) {was} denied {path} ({}), which the pod was not given",
                 access.command, access.pid, access.access
             );
-            Some((reason::DEVICE, message))
+            Some((reason, message))
         }
         Detail::Pod { reason, message } => {
             let own = PUBLISHED.into_iter().find(|own| own == reason)?;
@@ -124,6 +138,8 @@ fn or(text: &str, other: Option<&String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nodewarden_model::DeviceAccess;
+
     use super::*;
 
     fn oom_kill(scope: LimitScope, limit_cgroup: &str) -> OomKill {
@@ -178,6 +194,39 @@ mod tests {
         );
         for other in [exit(11, true), exit(9, false), exit(15, false), exit(0, false)] {
             assert_eq!(incident(&other, ""), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_denied_device_is_an_event_and_an_audited_one_is_only_counted() {
+        let access = |verdict| {
+            Detail::Device(DeviceAccess {
+                pid: 7,
+                command: "cat".into(),
+                device: "c 240:1".into(),
+                path: "/dev/x".into(),
+                access: "r".into(),
+                verdict,
+                refused_by_runtime: false,
+                count: 1,
+            })
+        };
+        let place = PodRef { namespace: "shop".into(), name: "cart".into(), ..PodRef::default() };
+        for (verdict, reason, message) in [
+            (
+                DeviceVerdict::Denied,
+                "DeviceDenied",
+                "Process cat (pid 7) was denied /dev/x (r), which the pod was not given",
+            ),
+            (
+                DeviceVerdict::Audited,
+                "DeviceWouldBeDenied",
+                "Process cat (pid 7) would be denied /dev/x (r), which the pod was not given",
+            ),
+        ] {
+            assert_eq!(incident(&access(verdict), ""), Some((reason, message.into())));
+            let reported = occurrence(&event(access(verdict), Some(place.clone())), |_| None);
+            assert_eq!(reported.is_some(), verdict == DeviceVerdict::Denied);
         }
     }
 

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::enforce::{self, EnforceError, Enforcer};
 use crate::injection::response;
-use crate::policy::{self, PodPolicy};
+use crate::policy::{self, PodPolicy, Scope};
 use crate::{Allocation, Devices};
 
 /// The pods whose device accesses are checked. Clones share one state.
@@ -147,7 +147,7 @@ impl Guards {
             extra.extend(paths.flat_map(|path| enforce::matching_nodes(path)));
         }
         let rules = policy::rules(&guarded.pod, &responses, &extra, enforce::device_nodes);
-        let policy = PodPolicy { mode: guarded.mode, rules };
+        let policy = PodPolicy { mode: guarded.mode, rules, scope: Scope::Everything };
         let pods = self.lock();
         if pods.get(uid).is_none_or(|newest| newest.turn != guarded.turn) {
             // The pod is gone, or a newer policy was or will be applied.

@@ -5,13 +5,15 @@
 //! which device is a plain value without side effects (`allocations`). What of it must survive a restart of
 //! the agent is in the kubelet's own checkpoint file (`checkpoint`). Which devices a pod may open is a pure
 //! function of its manifest and its devices (`policy`); the kernel enforces it (`enforce`). [`Devices`]
-//! and [`Guards`] are the handles for callers that start pods.
+//! and [`Guards`] are the handles for callers that start pods. Beside a kubelet it is [`beside`] that finds out who has
+//! what, and which accesses are wrong.
 
 #![deny(missing_docs)]
 
 mod admission;
 mod aligned;
 mod allocations;
+pub mod beside;
 mod checkpoint;
 mod demand;
 mod enforce;

@@ -14,7 +14,7 @@ use crate::allocations::ResourceState;
 use crate::pod_resources::{AllocatableDevices, ContainerDevices, PodDevices};
 
 impl Devices {
-    /// All devices with their owners, for the API; `pods` are only used for names.
+    /// All devices with their owners, for the API, without denials; `pods` are only used for names.
     pub fn view(&self, pods: &[Arc<PodView>]) -> DevicesView {
         let names: BTreeMap<&str, &PodView> =
             pods.iter().map(|view| (view.pod.uid.as_str(), view.as_ref())).collect();
@@ -38,7 +38,7 @@ impl Devices {
         let resource = |state: ResourceState| DeviceResource {
             name: state.name,
             capacity: state.capacity,
-            allocatable: state.allocatable,
+            allocatable: Some(state.allocatable),
             allocated: state.allocated,
             away_since: state.away_since.map(wall),
             devices: state
@@ -49,6 +49,8 @@ impl Devices {
                     health: device.health.name(),
                     numa: device.numa.into_iter().collect(),
                     owner: device.owner.map(owner),
+                    nodes: Vec::new(),
+                    problem: String::new(),
                 })
                 .collect(),
         };
@@ -56,6 +58,8 @@ impl Devices {
             resources: resources.into_iter().map(resource).collect(),
             removed: removed.into_iter().collect(),
             problems,
+            by_kubelet: false,
+            denials: Vec::new(),
         }
     }
 }

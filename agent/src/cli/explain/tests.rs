@@ -19,6 +19,7 @@ fn explanation(pod: &str, decisions: &[Arc<Decision>], total: u32, considered: u
         total,
         considered,
         pods: Vec::new(),
+        devices: String::new(),
     }
 }
 

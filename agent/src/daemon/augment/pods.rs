@@ -75,13 +75,23 @@ impl ApiPods {
         })
     }
 
+    /// The uid of the pod of this name.
+    pub fn uid(&self, namespace: &str, name: &str) -> Option<String> {
+        let known = self.0.lock();
+        let mut pods = known.values().map(|known| &known.pod);
+        pods.find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| pod.uid.clone())
+    }
+
+    /// The pods that stay and whose cgroups are there, now.
+    pub fn seen_now(&self, observer: &Observer) -> Vec<SeenPod> {
+        let pods = self.0.lock().clone();
+        seen(observer, &pods)
+    }
+
     /// Returns the pods that may be written: they stay, and their cgroups are there.
     pub fn seen(&self, observer: Arc<Observer>) -> Box<dyn Fn() -> Vec<SeenPod> + Send> {
         let known = self.clone();
-        Box::new(move || {
-            let pods = known.0.lock().clone();
-            seen(&observer, &pods)
-        })
+        Box::new(move || known.seen_now(&observer))
     }
 }
 
@@ -93,11 +103,12 @@ fn seen(observer: &Observer, pods: &BTreeMap<String, Known>) -> Vec<SeenPod> {
         there.map(|group| (group.identity.clone(), group.path.clone(), group.created)).collect()
     };
     let now = Timestamp::now();
+    let age = |created: Timestamp| now.duration_since(created).try_into().unwrap_or_default();
     let mut found: BTreeMap<String, SeenPod> = BTreeMap::new();
     for (identity, path, created) in &groups {
         let Identity::Pod { uid, qos, .. } = &**identity else { continue };
         let Some(known) = pods.get(uid).filter(|known| known.stage == Stage::Stays) else { continue };
-        let age = now.duration_since(*created).try_into().unwrap_or_default();
+        let age = age(*created);
         let seen = SeenPod {
             pod: known.pod.clone(),
             qos: *qos,
@@ -107,12 +118,14 @@ fn seen(observer: &Observer, pods: &BTreeMap<String, Known>) -> Vec<SeenPod> {
         };
         found.insert(uid.clone(), seen);
     }
-    for (identity, path, _) in &groups {
+    for (identity, path, created) in &groups {
         let Identity::Container { pod_uid, .. } = &**identity else { continue };
         let Some(pod) = found.get_mut(pod_uid) else { continue };
         if let Identity::Container { id, names, sandbox: false, .. } = &*observer.names.name(identity) {
             let name = names.as_ref().map(|names| names.name.clone()).unwrap_or_default();
-            pod.containers.push(SeenContainer { name, id: id.clone(), cgroup: path.to_string() });
+            let container =
+                SeenContainer { name, id: id.clone(), cgroup: path.to_string(), age: age(*created) };
+            pod.containers.push(container);
         }
     }
     found.into_values().collect()

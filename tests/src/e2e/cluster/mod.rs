@@ -10,6 +10,7 @@ mod configuration;
 mod credentials;
 mod daemonset;
 mod deployment;
+mod devices;
 mod endpoints;
 pub(crate) mod fixture;
 mod guests;
@@ -49,7 +50,7 @@ pub const PREFIX: &str = "cluster_";
 pub fn tests() -> Vec<Test> {
     // The first shows whether any can pass; two count the cluster's certificate signing requests; and a kubelet's paths
     // are those of the machine.
-    let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS].concat();
+    let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS, devices::TESTS].concat();
     let parallel = [
         daemonset::TESTS,
         deployment::TESTS,

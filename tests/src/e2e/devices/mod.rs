@@ -15,6 +15,8 @@ mod takeover;
 mod twin;
 mod watcher;
 
+pub(crate) use twin::Twin;
+
 use crate::harness::{Capability, Test};
 
 /// What every test of devices needs.

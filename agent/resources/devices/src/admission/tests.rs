@@ -51,7 +51,7 @@ impl Fixture {
                 .view(&[])
                 .resources
                 .iter()
-                .any(|own| own.name == resource && own.allocatable == count)
+                .any(|own| own.name == resource && own.allocatable == Some(count))
         })
         .await;
         fake
@@ -62,7 +62,7 @@ impl Fixture {
         view.resources
             .iter()
             .filter(|own| own.name == resource)
-            .map(|own| own.allocatable - own.allocated)
+            .map(|own| own.allocatable.unwrap_or_default() - own.allocated)
             .sum()
     }
 }

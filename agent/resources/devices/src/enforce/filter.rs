@@ -1,24 +1,27 @@
 //! Enforcement by the eBPF program at the kubepods root: writes the tables of pods and rules, and reads its
 //! counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nodewarden_config::Enforcement;
 use nodewarden_ebpf_abi::{
-    ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_HAS_ANY_MINOR, DeviceKey,
+    ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_HAS_ANY_MINOR,
+    DEVICE_ONLY_WATCHED, DEVICE_READ, DEVICE_WRITE, DeviceCount, DeviceKey, WATCHED,
 };
 use nodewarden_machine::cgroup::{Hierarchy, join};
 use nodewarden_machine::ebpf::{DeviceTables, Kernel};
 use nodewarden_model::{DenialCount, HostDeviceKind, device_name};
 
 use super::error::EnforceError;
-use crate::policy::{DeviceRule, PodPolicy};
+use crate::policy::{DeviceRule, PodPolicy, Scope};
 
 /// Access bits by kind, major and minor number.
-type Rules = BTreeMap<(u32, u32, u32), u32>;
+type Rules = BTreeMap<Numbers, u32>;
+/// Kind, major and minor number.
+type Numbers = (u32, u32, u32);
 
 /// The attached program with its tables.
 pub struct Filter {
@@ -32,6 +35,8 @@ pub struct Filter {
     /// Paths and kernel ids of the QoS classes' cgroups.
     classes: [Option<(String, u64)>; 2],
     pods: HashMap<String, GuardedPod>,
+    /// The devices that are found out of pods with [`Scope::Watched`].
+    watched: BTreeSet<Numbers>,
 }
 
 /// What the kernel's tables hold for a pod.
@@ -82,7 +87,28 @@ impl Filter {
             kubepods: kubepods.to_owned(),
             classes: [None, None],
             pods: HashMap::new(),
+            watched: BTreeSet::new(),
         })
+    }
+
+    /// Replaces the devices that are watched.
+    ///
+    /// # Errors
+    /// The table is full or the kernel refuses: some of them are watched.
+    pub fn watch(&mut self, devices: &BTreeSet<(HostDeviceKind, u32, u32)>) -> Result<(), EnforceError> {
+        let wanted: BTreeSet<Numbers> =
+            devices.iter().map(|(kind, major, minor)| (kind_of(*kind), *major, *minor)).collect();
+        for device in self.watched.clone().difference(&wanted) {
+            self.tables.remove_rule(key(WATCHED, *device))?;
+            self.watched.remove(device);
+        }
+        for device in wanted {
+            if !self.watched.contains(&device) {
+                self.tables.set_rule(key(WATCHED, device), DEVICE_READ | DEVICE_WRITE)?;
+                self.watched.insert(device);
+            }
+        }
+        Ok(())
     }
 
     /// Enforces a policy on a pod from now on. Rules that are in both the old and the new policy apply at
@@ -104,6 +130,7 @@ impl Filter {
         let wanted = keys(&policy.rules);
         let any = wanted.keys().any(|(_, _, minor)| *minor == ANY_MINOR);
         let mode = mode | if any { DEVICE_HAS_ANY_MINOR } else { 0 };
+        let mode = mode | if policy.scope == Scope::Watched { DEVICE_ONLY_WATCHED } else { 0 };
         let mut known = self.pods.remove(uid);
         if known.as_ref().is_some_and(|known| known.id != id) {
             // The cgroup was created again: the new one has another id in the tables.
@@ -147,7 +174,6 @@ impl Filter {
 
     /// Adds accesses, sets the mode, then removes accesses. `now` always matches the tables.
     fn replace(&mut self, now: &mut GuardedPod, wanted: &Rules, mode: u32) -> Result<(), EnforceError> {
-        let key = |id, (kind, major, minor)| DeviceKey { pod: id, kind, major, minor, pad: 0 };
         for (device, access) in wanted {
             let before = now.rules.get(device).copied();
             let both = access | before.unwrap_or(0);
@@ -186,8 +212,8 @@ impl Filter {
 
     fn drop_pod(&mut self, pod: GuardedPod) -> Result<(), EnforceError> {
         self.tables.release_pod(pod.id)?;
-        for (kind, major, minor) in pod.rules.into_keys() {
-            self.tables.remove_rule(DeviceKey { pod: pod.id, kind, major, minor, pad: 0 })?;
+        for device in pod.rules.into_keys() {
+            self.tables.remove_rule(key(pod.id, device))?;
         }
         Ok(self.tables.forget_counts(pod.id)?)
     }
@@ -195,13 +221,15 @@ impl Filter {
     /// The program's counts, by pod and device.
     pub fn denials(&self) -> Vec<DenialCount> {
         let uids: HashMap<u64, &String> = self.pods.iter().map(|(uid, pod)| (pod.id, uid)).collect();
-        let count = |(key, count): (DeviceKey, nodewarden_ebpf_abi::DeviceCount)| {
+        let count = |(key, count): (DeviceKey, DeviceCount)| {
             let device = match key.kind {
                 0 => "other".to_owned(),
                 kind => device_name(kind, key.major, key.minor),
             };
             let uid = (*uids.get(&key.pod)?).clone();
-            Some(DenialCount { uid, device, audited: count.audited, denied: count.denied })
+            let (namespace, name) = Default::default();
+            let DeviceCount { audited, denied, .. } = count;
+            Some(DenialCount { uid, namespace, name, device, audited, denied })
         };
         let mut counts: Vec<DenialCount> = self.tables.counts().into_iter().filter_map(count).collect();
         counts.sort_by(|a, b| (&a.uid, &a.device).cmp(&(&b.uid, &b.device)));
@@ -225,13 +253,21 @@ fn level(mount_root: &str, path: &str) -> Result<u32, String> {
     u32::try_from(parts().count()).map_err(|e| e.to_string())
 }
 
+fn key(pod: u64, (kind, major, minor): Numbers) -> DeviceKey {
+    DeviceKey { pod, kind, major, minor, pad: 0 }
+}
+
+fn kind_of(kind: HostDeviceKind) -> u32 {
+    match kind {
+        HostDeviceKind::Block => DEVICE_BLOCK,
+        HostDeviceKind::Char => DEVICE_CHAR,
+    }
+}
+
 fn keys(rules: &[DeviceRule]) -> Rules {
     let mut keys = Rules::new();
     for rule in rules {
-        let kind = match rule.kind {
-            HostDeviceKind::Block => DEVICE_BLOCK,
-            HostDeviceKind::Char => DEVICE_CHAR,
-        };
+        let kind = kind_of(rule.kind);
         *keys.entry((kind, rule.major, rule.minor.unwrap_or(ANY_MINOR))).or_default() |= rule.access.bits();
     }
     keys

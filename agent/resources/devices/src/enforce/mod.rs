@@ -11,12 +11,13 @@ mod nodes;
 mod tests;
 mod v1;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nodewarden_config::Enforcement;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::ebpf::Kernel;
-use nodewarden_model::{DenialCount, HookState, Topic, TopicStatus};
+use nodewarden_model::{DenialCount, HookState, HostDeviceKind, Topic, TopicStatus};
 use parking_lot::{Mutex, MutexGuard};
 
 pub use error::EnforceError;
@@ -24,6 +25,7 @@ pub use nodes::path_of;
 pub(crate) use nodes::{device_nodes, matching_nodes};
 #[cfg(feature = "fuzzing")]
 pub use v1::devices_list;
+pub(crate) use v1::{Allowed, List};
 
 use self::filter::Filter;
 use self::v1::V1Controller;
@@ -67,6 +69,18 @@ impl Enforcer {
         Self { backend: Arc::new(Mutex::new(backend)), state }
     }
 
+    /// The same beside a kubelet: files of the v1 controller, which the runtime writes, are left alone. The directory of
+    /// `kubepods` has to be there.
+    pub fn start_beside(kernel: Option<&mut Kernel>, layout: &Layout, kubepods: &str) -> Self {
+        if layout.unified().is_some() {
+            return Self::start(kernel, layout, kubepods);
+        }
+        let reason =
+            "the unified hierarchy is not mounted, and files of the v1 devices controller are the runtime's";
+        let state = TopicStatus { topic: Topic::Device, state: HookState::Off, reason: reason.to_owned() };
+        Self { backend: Arc::new(Mutex::new(Backend::None)), state: Arc::new(state) }
+    }
+
     /// Enforces a policy on a pod from now on; `cgroup` is the path of the pod's own cgroup. A later call
     /// replaces the policy. Best called before the pod has containers: v1 requires that.
     ///
@@ -78,6 +92,20 @@ impl Enforcer {
             Backend::V1(controller) => controller.guard(uid, cgroup, &policy),
             Backend::None if policy.mode == Enforcement::Off => Ok(()),
             Backend::None => Err(EnforceError::Unavailable { reason: self.state.reason.clone() }),
+        }
+    }
+
+    /// Replaces the devices that are watched of pods whose policy has [`crate::policy::Scope::Watched`]. Files of v1 have
+    /// no such policy.
+    ///
+    /// # Errors
+    /// The table is full or the kernel refuses.
+    pub(crate) fn watch(&self, devices: &BTreeSet<(HostDeviceKind, u32, u32)>) -> Result<(), EnforceError> {
+        match &mut *self.backend() {
+            Backend::Filter(filter) => filter.watch(devices),
+            Backend::V1(_) | Backend::None => {
+                Err(EnforceError::Unavailable { reason: self.state.reason.clone() })
+            }
         }
     }
 
@@ -99,7 +127,8 @@ impl Enforcer {
         (*self.state).clone()
     }
 
-    /// Counts of accesses that no rule allowed, by uid and device of guarded pods. Always empty on v1.
+    /// Counts of accesses that no rule allowed, by uid and device of guarded pods, whose names are left empty. Always empty
+    /// on v1.
     pub fn denials(&self) -> Vec<DenialCount> {
         match &*self.backend() {
             Backend::Filter(filter) => filter.denials(),

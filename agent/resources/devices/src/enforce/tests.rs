@@ -16,7 +16,7 @@ use nodewarden_model::HostDeviceKind;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::policy::{Access, DeviceRule};
+use crate::policy::{Access, DeviceRule, Scope};
 
 /// The kernel's log, a device that every machine has; opening it for reading disturbs no other process.
 const KMSG: (u32, u32) = (1, 11);
@@ -87,7 +87,9 @@ impl Fixture {
     }
 
     fn guard(&self, uid: &str, path: &str, mode: Enforcement, rules: &[DeviceRule]) {
-        self.enforcer.guard(uid, path, PodPolicy { mode, rules: rules.to_vec() }).unwrap();
+        self.enforcer
+            .guard(uid, path, PodPolicy { mode, rules: rules.to_vec(), scope: Scope::Everything })
+            .unwrap();
     }
 
     fn counted(&self, uid: &str) -> Vec<(String, u64, u64)> {
@@ -216,13 +218,47 @@ fn a_changed_policy_applies_at_the_next_open() {
 }
 
 #[test]
+fn of_devices_that_are_not_watched_nothing_is_said() {
+    let Some(fixture) = Fixture::make("device-watched") else { return };
+    let pod = fixture.pod("burstable/poda");
+    let in_pod = "burstable/poda/c";
+    // What a process gets where the program lets it pass: there is no driver.
+    let open = |node| fixture.open(in_pod, node, READ);
+    let x = |minor| (HostDeviceKind::Char, 240, minor);
+    let guard = |mode, rules: &[DeviceRule]| {
+        let policy = PodPolicy { mode, rules: rules.to_vec(), scope: Scope::Watched };
+        fixture.enforcer.guard("a", &pod, policy).unwrap();
+    };
+    let watch =
+        |minors: &[u32]| fixture.enforcer.watch(&minors.iter().map(|minor| x(*minor)).collect()).unwrap();
+    guard(Enforcement::Enforce, &[rule((240, 2), Access::READ)]);
+    assert_eq!((open("kmsg"), open("x1"), open("x2")), (0, libc::ENXIO, libc::ENXIO), "nothing is watched");
+    watch(&[1, 2]);
+    assert_eq!((open("kmsg"), open("x1"), open("x2")), (0, libc::EPERM, libc::ENXIO));
+    assert_eq!(fixture.open(in_pod, "x2", WRITE), libc::EPERM, "for reading only");
+    guard(Enforcement::Audit, &[]);
+    assert_eq!((open("kmsg"), open("x1"), open("x3")), (0, libc::ENXIO, libc::ENXIO));
+    let counted = fixture.counted("a");
+    assert_eq!(counted, [("c 240:1".to_owned(), 1, 1), ("c 240:2".to_owned(), 1, 0)]);
+    // Watching is by device, and apart from pods.
+    guard(Enforcement::Enforce, &[]);
+    watch(&[3]);
+    assert_eq!((open("x1"), open("x3")), (libc::ENXIO, libc::EPERM));
+    watch(&[]);
+    fixture.enforcer.forget("a");
+    assert_eq!(open("x3"), libc::ENXIO);
+    let Backend::Filter(filter) = &*fixture.enforcer.backend() else { panic!("no filter") };
+    assert_eq!(filter.rules_in_kernel(), 0, "the tables are empty");
+}
+
+#[test]
 fn a_pod_cgroup_created_again_is_guarded_again_and_a_missing_one_is_an_error() {
     let Some(fixture) = Fixture::make("device-again") else { return };
     let pod = fixture.pod("poda");
     fixture.guard("a", &pod, Enforcement::Enforce, &[rule(KMSG, Access::READ)]);
     fixture.tree.remove("poda/c");
     fixture.tree.remove("poda");
-    let policy = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new() };
+    let policy = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new(), scope: Scope::Everything };
     let error = fixture.enforcer.guard("a", &pod, policy()).unwrap_err();
     assert!(matches!(&error, EnforceError::Cgroup { path, .. } if path.ends_with("poda")), "{error}");
     for elsewhere in ["/x", "", "/poda/c/d"] {
@@ -294,7 +330,7 @@ fn accesses_that_the_runtime_refused_first_are_marked() {
     let below = Enforcer::start(Some(&mut runtime.kernel), &fixture.tree.layout, &pod);
     assert_eq!(below.state().state, HookState::On, "{}", below.state().reason);
     let container = fixture.tree.path("poda/c");
-    let none = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new() };
+    let none = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new(), scope: Scope::Everything };
     below.guard("c", &container, none()).unwrap();
     fixture.guard("a", &pod, Enforcement::Enforce, &[rule(KMSG, Access::ALL)]);
     assert_eq!(fixture.open("poda/c", "kmsg", READ), libc::EPERM, "both must allow");
@@ -328,7 +364,7 @@ fn the_substitute_program_decides_like_the_usual_one() {
     if !kmsg.exists() {
         return nodewarden_testing::skip("no /dev/kmsg");
     }
-    let policy = |rules| PodPolicy { mode: Enforcement::Enforce, rules };
+    let policy = |rules| PodPolicy { mode: Enforcement::Enforce, rules, scope: Scope::Everything };
     enforcer.guard("a", &tree.path("burstable/poda"), policy(Vec::new())).unwrap();
     enforcer.guard("b", &tree.path("podb"), policy(vec![rule(KMSG, Access::READ)])).unwrap();
     for (below, expected) in [

@@ -18,7 +18,7 @@ use nodewarden_machine::cgroup::join;
 
 use super::error::EnforceError;
 use crate::policy::PodPolicy;
-use list::{Allowed, List};
+pub use list::{Allowed, List};
 
 /// Reads `devices.list`, writes the lines that allow the same, and reads those: both lists of lines.
 #[cfg(feature = "fuzzing")]

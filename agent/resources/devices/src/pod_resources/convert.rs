@@ -23,6 +23,7 @@ fn container(container: ContainerDevices) -> api::ContainerResources {
         devices: devices.collect(),
         cpu_ids: container.cpus.into_iter().map(i64::from).collect(),
         memory: container.memory.into_iter().map(memory).collect(),
+        dynamic_resources: Vec::new(),
     }
 }
 

@@ -34,6 +34,17 @@ pub struct PodPolicy {
     pub mode: Enforcement,
     /// What the pod may open in addition to the [`defaults`], which every pod has.
     pub rules: Vec<DeviceRule>,
+    /// Which other accesses are found out.
+    pub scope: Scope,
+}
+
+/// The devices about which a policy says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All: what no rule allows is found out.
+    Everything,
+    /// Those that are watched: of others nothing is said.
+    Watched,
 }
 
 /// The enforcement mode for a pod: pods with a privileged container have a mode of their own.

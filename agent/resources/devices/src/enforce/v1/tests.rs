@@ -7,7 +7,7 @@ use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_model::HostDeviceKind;
 
 use super::*;
-use crate::policy::{Access, DeviceRule};
+use crate::policy::{Access, DeviceRule, Scope};
 
 const FUSE: &str = "c 10:229";
 const KMSG: &str = "c 1:11";
@@ -31,7 +31,7 @@ fn rule(major: u32, minor: u32, access: Access) -> DeviceRule {
 }
 
 fn enforce(rules: &[DeviceRule]) -> PodPolicy {
-    PodPolicy { mode: Enforcement::Enforce, rules: rules.to_vec() }
+    PodPolicy { mode: Enforcement::Enforce, rules: rules.to_vec(), scope: Scope::Everything }
 }
 
 /// The letters that a cgroup allows for a device.
@@ -60,7 +60,11 @@ fn a_pod_is_refused_devices_outside_its_policy() {
     let Some((tree, mut controller)) = tree("devices-v1") else { return };
     let pod = tree.group("poda");
     assert!(matches!(
-        controller.guard("a", &pod, &PodPolicy { mode: Enforcement::Audit, rules: Vec::new() }),
+        controller.guard(
+            "a",
+            &pod,
+            &PodPolicy { mode: Enforcement::Audit, rules: Vec::new(), scope: Scope::Everything }
+        ),
         Err(EnforceError::AuditOnV1)
     ));
     assert_eq!(allowed(&controller, &pod, "a *:*"), "rwm", "as it was");
@@ -118,7 +122,7 @@ fn a_pod_that_already_has_containers_is_refused() {
     controller.guard("b", &guarded, &enforce(&[])).unwrap();
     tree.group("poda/c");
     tree.group("podb/c");
-    let off = PodPolicy { mode: Enforcement::Off, rules: Vec::new() };
+    let off = PodPolicy { mode: Enforcement::Off, rules: Vec::new(), scope: Scope::Everything };
     controller.guard("a", &pod, &off).unwrap();
     for (path, policy) in [(&pod, enforce(&[])), (&guarded, off.clone())] {
         let error = controller.guard("a", path, &policy).unwrap_err();
