@@ -36,7 +36,9 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(Failure::file("a plugin's threads"))?;
     let begun = Instant::now();
-    while devices.view(&[]).resources.iter().filter_map(|own| own.allocatable).sum::<usize>() < PLUGINS * DEVICES {
+    while devices.view(&[]).resources.iter().filter_map(|own| own.allocatable).sum::<usize>()
+        < PLUGINS * DEVICES
+    {
         ensure_eq!(begun.elapsed() < run.context.patiently(20), true, "every plugin has registered");
         std::thread::sleep(Duration::from_millis(10));
     }

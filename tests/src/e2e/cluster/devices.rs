@@ -44,7 +44,9 @@ fn devices(context: &Context) -> Result<(), Failure> {
         return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));
     }
     if !Path::new(CONTROLLER).is_dir() {
-        return Err(Failure::Skip("the rules of containers are changed by the v1 devices controller here".into()));
+        return Err(Failure::Skip(
+            "the rules of containers are changed by the v1 devices controller here".into(),
+        ));
     }
     let nodes = Nodes(PathBuf::from(format!("/dev/{}", context.prefix())));
     let twin = Twin::make(&nodes.0)?;
@@ -84,7 +86,8 @@ fn devices(context: &Context) -> Result<(), Failure> {
             && device["problem"] == "")
             .then_some(()))
     })?;
-    let counted = |agent: &Agent, reason| metric(agent, "nodewarden_augment_incidents_total", ("reason", reason));
+    let counted =
+        |agent: &Agent, reason| metric(agent, "nodewarden_augment_incidents_total", ("reason", reason));
     eventually(context.patiently(30), "the access is not counted", || {
         ensure!(opens(&fixture, "intruder", "/made")?, "an audited pod was refused");
         Ok((counted(&agent, "DeviceWouldBeDenied").unwrap_or(0.0) > 0.0).then_some(()))
@@ -114,7 +117,9 @@ fn devices(context: &Context) -> Result<(), Failure> {
     let rules = rules(&owner)?;
     write(&rules.join("devices.deny"), &numbers)?;
     let event = eventually(context.patiently(40), "there is no Event of the loss", || {
-        Ok(events(&fixture, "DeviceLost")?.into_iter().find(|event| event["involvedObject"]["name"] == "owner"))
+        Ok(events(&fixture, "DeviceLost")?
+            .into_iter()
+            .find(|event| event["involvedObject"]["name"] == "owner"))
     })?;
     let message = event["message"].as_str().unwrap_or_default();
     ensure!(
@@ -126,7 +131,8 @@ fn devices(context: &Context) -> Result<(), Failure> {
         Ok::<_, Failure>(text.lines().any(|line| line == "nodewarden_augment_devices_lost 1"))
     };
     ensure!(lost()?, "the metric does not count the loss");
-    let problem = shown(&agent, &["devices", "--output", "json"])?["resources"][0]["devices"][0]["problem"].clone();
+    let problem =
+        shown(&agent, &["devices", "--output", "json"])?["resources"][0]["devices"][0]["problem"].clone();
     write(&rules.join("devices.allow"), &numbers)?;
     eventually(context.patiently(20), "the device is not back", || Ok((!lost()?).then_some(())))?;
     ensure!(problem.as_str().is_some_and(|text| !text.is_empty()), "no problem is shown");
