@@ -121,8 +121,14 @@ fn the_daemonsets_have_a_valid_configuration() {
     assert_eq!(observe.mode, Mode::Observe);
     let augment = config_of(include_str!("../../../deploy/augment.yaml"));
     assert_eq!((augment.mode, augment.kubernetes.in_cluster), (Mode::Augment, true));
-    let of_the_node = "/proc/1/root/var/lib/kubelet/config.yaml".into();
-    let expected = AugmentSettings { kubelet_config: of_the_node, ..AugmentSettings::of(Mode::Augment) };
+    let of_the_node = |path: &str| format!("/proc/1/root{path}").into();
+    let expected = AugmentSettings {
+        kubelet_config: of_the_node("/var/lib/kubelet/config.yaml"),
+        pod_resources_socket: of_the_node("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        device_plugin_directory: of_the_node("/var/lib/kubelet/device-plugins"),
+        host_root: of_the_node(""),
+        ..AugmentSettings::of(Mode::Augment)
+    };
     assert_eq!(augment.augment, expected, "its defaults: everything is audited");
     assert!(!augment.eviction.own_thresholds, "they are the kubelet's");
 }
