@@ -122,7 +122,9 @@ fn objects(fixture: &ClusterFixture<'_>, port: u16, max_cgroups: &str) -> Result
             spec["containers"][0]["image"] = json!(image::NAME);
             spec["containers"][0]["imagePullPolicy"] = json!("Never");
             for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
-                place(fixture, &mut volume["hostPath"]["path"]);
+                if let Some(path) = volume.pointer_mut("/hostPath/path") {
+                    place(fixture, path);
+                }
             }
         }
         objects.push(object);

@@ -125,11 +125,11 @@ impl Sources<'_> {
         match encoded.map(ContainerAllocateResponse::decode) {
             Some(Ok(response)) => resolved.add_response(&response, self),
             Some(Err(error)) => {
-                resolved.unknown = Some(format!("its plugin's answer in the checkpoint: {error}"))
+                resolved.unknown = Some(format!("its plugin's answer in the checkpoint: {error}"));
             }
             None => {
                 resolved.unknown =
-                    Some("the kubelet's checkpoint does not have its plugin's answer".to_owned())
+                    Some("the kubelet's checkpoint does not have its plugin's answer".to_owned());
             }
         }
         let mut has_extra = false;

@@ -46,7 +46,7 @@ pub fn shown(
         let lost = |path: &&String| {
             why(&own.uid, &own.container, path).map(|why| format!("{path} can no longer be opened: {why}"))
         };
-        let lost = nodes.iter().filter_map(|path| lost(path));
+        let lost = nodes.iter().filter_map(lost);
         let missing = own.missing.iter().map(|path| format!("the machine has no {path}"));
         let problem: Vec<String> = own.unknown.iter().cloned().chain(missing).chain(lost).collect();
         add(of, &own.ids, |entry| {
