@@ -121,6 +121,11 @@ fn objects(fixture: &ClusterFixture<'_>, port: u16, max_cgroups: &str) -> Result
             spec["nodeSelector"]["kubernetes.io/hostname"] = json!(fixture.name());
             spec["containers"][0]["image"] = json!(image::NAME);
             spec["containers"][0]["imagePullPolicy"] = json!("Never");
+            if !has_shared_mounts()? {
+                for mount in spec["containers"][0]["volumeMounts"].as_array_mut().into_iter().flatten() {
+                    mount.as_object_mut().map(|mount| mount.remove("mountPropagation"));
+                }
+            }
             for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
                 if let Some(path) = volume.pointer_mut("/hostPath/path") {
                     place(fixture, path);
@@ -130,6 +135,14 @@ fn objects(fixture: &ClusterFixture<'_>, port: u16, max_cgroups: &str) -> Result
         objects.push(object);
     }
     Ok(objects)
+}
+
+/// Whether mounts of this machine reach containers, as systemd sets it. Without that a runtime refuses `mountPropagation`.
+fn has_shared_mounts() -> Result<bool, Failure> {
+    let path = "/proc/self/mountinfo";
+    let text = std::fs::read_to_string(path).map_err(Failure::file(path))?;
+    let root = text.lines().find(|line| line.split(' ').nth(4) == Some("/"));
+    Ok(root.is_some_and(|line| line.contains(" shared:")))
 }
 
 /// Puts the test's own place for a directory of the machine.
