@@ -53,7 +53,7 @@ export class Model {
     const elapsed = node && this.readAt ? (node.time - this.readAt) / 1000 : null;
     const sums = new Map();
     for (const gone of groups?.gone ?? []) this.groups.delete(gone);
-    const told = new Set();
+    const updated = new Set();
     for (const row of groups?.set ?? []) {
       const old = this.groups.get(row.path);
       const before = old && old.created === row.created ? old : null;
@@ -61,11 +61,11 @@ export class Model {
       this.rates(row, before, elapsed);
       addUp(sums, row.path, row, before);
       this.groups.set(row.path, row);
-      told.add(row.path);
+      updated.add(row.path);
     }
-    if (full) for (const path of this.groups.keys()) if (!told.has(path)) this.groups.delete(path);
+    if (full) for (const path of this.groups.keys()) if (!updated.has(path)) this.groups.delete(path);
     for (const row of this.groups.values()) {
-      if (!told.has(row.path)) stand(row);
+      if (!updated.has(row.path)) stand(row);
       const sum = sums.get(row.path);
       row.wait = elapsed ? (sum?.waitNs ?? 0) / 1e9 / elapsed : null;
       row.rxRate = elapsed ? (sum?.rx ?? 0) / elapsed : null;

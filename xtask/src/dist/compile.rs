@@ -61,7 +61,7 @@ pub fn binary(layout: &Layout, release: &Release) -> Result<Vec<u8>, DistRunErro
 fn linker_flags(root: &Path) -> Vec<String> {
     let argument = |text: String| format!("-Clink-arg={text}");
     let mut flags = vec![argument(format!("--sysroot={}", root.display()))];
-    // gcc looks beside itself before it looks below --sysroot, unless it is told.
+    // gcc looks beside itself before it looks below --sysroot, unless -B says so.
     flags.push(argument(format!("-B{}", root.join(LIBRARIES[0]).display())));
     flags.extend(LIBRARIES.map(|folder| argument(format!("-L{}", root.join(folder).display()))));
     // Functions that were compiled to the same code are kept once.

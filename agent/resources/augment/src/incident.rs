@@ -1,4 +1,4 @@
-//! What users are told of: an event of the journal as an event of its pod at the API server, in words. Pure.
+//! What users hear of: an event of the journal as an event of its pod at the API server, in words. Pure.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub mod reason {
     pub const FAILED: &str = "AugmentFailed";
 }
 
-/// Those of the journal's own entries that users are told of.
+/// Those of the journal's own entries that become Events of a pod.
 const PUBLISHED: [&str; 4] = [reason::LIMIT, reason::ANNOTATION, reason::LEFT_ALONE, reason::DEVICE_LOST];
 
 /// The event of the pod; `None` for what is not of a pod that is known by name, for what is no fault, and for what was only

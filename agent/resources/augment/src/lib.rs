@@ -3,7 +3,7 @@
 //! [`table`] says what kubelet and runtime write, which is never written here. [`ledger`] is how everything else is
 //! written: on disk first, with what stood there, so that it is put back at the end, at the next start or by
 //! `nodewarden undo`. The features decide purely: [`protect`] and [`throttle`] say what should be written, [`incident`]
-//! what users are told; [`policy`] reads what pods ask for in their annotations. [`engine`] is the thread that reads the
+//! which Events pods get; [`policy`] reads what pods ask for in their annotations. [`engine`] is the thread that reads the
 //! node, asks them and acts.
 
 #![deny(missing_docs)]

@@ -19,7 +19,7 @@ use super::state::{Key, Seen, State};
 use super::{CliError, list};
 use crate::cli::client;
 
-/// How often it is said anew for how long there was no answer.
+/// How often the line is drawn again that says for how long there was no answer.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What the agent says.

@@ -157,7 +157,7 @@ fn many(context: &Context) -> Result<(), Failure> {
     )?;
     let drawn = page.value(rows)?.as_u64().unwrap_or_default();
     ensure!(drawn < 60, "{drawn} rows are drawn at the end");
-    // Filtering draws the whole view anew.
+    // Filtering draws the whole view again.
     let took = page.browser.evaluate(
         "(() => { const search = document.querySelector('#view-pods input'); search.value = 'pod'; \
          const begun = performance.now(); search.dispatchEvent(new Event('input')); return performance.now() - begun; })()",

@@ -299,7 +299,7 @@ async fn a_failed_reading_ends_the_stream() {
     let mut page = server.page().await;
     assert_eq!(page.next().await, None);
     let mut page = server.page().await;
-    assert_eq!(page.next().await, None, "and the next begins anew");
+    assert_eq!(page.next().await, None, "so does the next one");
 }
 
 /// A node with one pod that has secrets where the page must not look.

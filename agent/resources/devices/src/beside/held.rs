@@ -1,4 +1,4 @@
-//! Who has what: the kubelet's answer, joined with what the plugins told it (its checkpoint) and with CDI files. Pure.
+//! Who has what: the kubelet's answer, joined with what the plugins answered it (its checkpoint) and with CDI files. Pure.
 //!
 //! PodResources names devices by the plugins' ids. Which device nodes these are is nowhere in it: the plugin said so in its
 //! answer to Allocate, which the kubelet keeps in its checkpoint, as nodes or as names of CDI devices.

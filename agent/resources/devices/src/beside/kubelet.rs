@@ -98,7 +98,7 @@ pub enum CheckpointUnknown {
     },
 }
 
-/// The kubelet's socket; connected anew when the connection is lost.
+/// The kubelet's socket. It connects again when the connection was lost.
 #[derive(Debug, Clone)]
 pub struct KubeletSocket {
     path: PathBuf,
