@@ -15,7 +15,7 @@ use super::options::{NodeOptions, Prepared};
 use crate::e2e::devices::Twin;
 use crate::e2e::pressure::fixture::metric;
 use crate::e2e::support::eventually;
-use crate::fixture::{Agent, AgentOptions, Behaviour, ClusterPrograms, DeviceNode, NativePlugin};
+use crate::fixture::{Agent, AgentOptions, Behaviour, ClusterPrograms, DeviceNode, PythonPlugin};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -58,7 +58,11 @@ fn devices(context: &Context) -> Result<(), Failure> {
         host_path: twin.path.clone(),
         permissions: "rw".into(),
     });
-    let _plugin = NativePlugin::start(&behaviour, None).map_err(Failure::file("a plugin's threads"))?;
+    // The plugin in Rust refuses the path that the gRPC of this kubelet names as its authority.
+    PythonPlugin::probe().map_err(Failure::Skip)?;
+    let folder = context.temp.join("plugin");
+    fs::create_dir(&folder).map_err(Failure::file(&folder))?;
+    let _plugin = PythonPlugin::start(&folder, &behaviour, &Value::Null)?;
     eventually(context.patiently(60), "the node does not offer the device", || {
         let node = fixture.kubectl().get(&["node", fixture.name()])?;
         Ok((node["status"]["allocatable"][RESOURCE] == "1").then_some(()))
