@@ -143,7 +143,7 @@ fn guarded(ancestor: impl Fn(u32) -> u64) -> Option<(u64, u32)> {
     unsafe { DEVICE_PODS.get(&pod) }.map(|mode| (pod, *mode))
 }
 
-/// Whether the device belongs to somebody, so that pods without it are to be found out.
+/// Whether the device is watched: an access by a pod that was not given it is reported or refused.
 #[inline(always)]
 fn watched(kind: u32, major: u32, minor: u32) -> bool {
     // SAFETY: only whether there is a value is looked at.

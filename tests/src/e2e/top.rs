@@ -83,7 +83,7 @@ impl Terminal {
         let child = command.spawn().map_err(Failure::file(&context.agent))?;
         let output = Arc::<Mutex<Vec<u8>>>::default();
         let (mut screen, shared) = (File::from(own(&pair.master)?), Arc::clone(&output));
-        // Ends with an error when nobody has the terminal open any more.
+        // Ends with an error when no process has the terminal open any more.
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut buffer) {

@@ -75,7 +75,7 @@ pub struct Housekeeping {
     /// Pods without a worker that are being removed.
     tidying: BTreeSet<String>,
     tidied: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
-    /// LookResult without a worker once; a second time they are removed.
+    /// Pods without a worker in the last list; those that have none in the next one either are removed.
     suspects: BTreeSet<String>,
 }
 
@@ -393,75 +393,4 @@ fn fingerprint(listing: &Listing) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn look_of(uids: &[(&str, i32)]) -> Option<Look> {
-        let sandbox = |(uid, state): &(&str, i32)| cri::PodSandbox {
-            id: format!("sandbox of {uid}"),
-            metadata: Some(cri::PodSandboxMetadata { uid: (*uid).to_owned(), ..Default::default() }),
-            state: *state,
-            ..Default::default()
-        };
-        let sandboxes = uids.iter().map(sandbox).collect();
-        let listing = Ok(Listing { sandboxes, containers: Vec::new() });
-        Some(Look { listing, directories: BTreeSet::new() })
-    }
-
-    #[test]
-    fn a_pod_that_began_after_the_look_is_never_taken_for_one_that_the_runtime_never_had() {
-        let mut housekeeping = Housekeeping::default();
-        housekeeping.take(look_of(&[]));
-        assert!(housekeeping.never_had("u"));
-        housekeeping.begins("u");
-        housekeeping.gone("u");
-        assert!(!housekeeping.never_had("u"), "the last look was before it began");
-        assert!(housekeeping.doubted, "something of it may be left");
-        // As `look` does when the next one starts.
-        let mut begun = std::mem::take(&mut housekeeping.begun);
-        housekeeping.begun_before.append(&mut begun);
-        assert!(!housekeeping.never_had("u"));
-        housekeeping.take(look_of(&[]));
-        assert!(housekeeping.never_had("u"));
-    }
-
-    #[test]
-    fn a_contradiction_lasts_until_the_runtime_says_something_else() {
-        let mut housekeeping = Housekeeping::default();
-        housekeeping.take(look_of(&[("u", 0), ("v", 0)]));
-        housekeeping.contradicted("u".into(), true);
-        let until = housekeeping.contradicted["u"].until;
-        housekeeping.contradicted("u".into(), false);
-        assert_eq!(housekeeping.contradicted["u"].until, until, "never shortened");
-        let found = housekeeping.take(look_of(&[("u", 1), ("v", 0)]));
-        assert_eq!(found.changed, ["u"]);
-        assert!(
-            housekeeping.contradicted.contains_key("u"),
-            "the list before was from before the contradiction"
-        );
-        housekeeping.take(look_of(&[("u", 1), ("v", 1)]));
-        assert!(housekeeping.contradicted.contains_key("u"), "only another pod has changed");
-        let found = housekeeping.take(look_of(&[("u", 0), ("v", 1)]));
-        assert_eq!(found.changed, ["u"]);
-        assert!(housekeeping.contradicted.is_empty());
-    }
-
-    #[tokio::test]
-    async fn after_a_panic_in_a_look_or_a_removal_the_next_one_is_made() {
-        let mut housekeeping = Housekeeping { looking: true, ..Housekeeping::default() };
-        housekeeping.tidying.insert("u".into());
-        let over = Tidied { uid: "u".into(), done: housekeeping.tidied.0.clone() };
-        let removal = tokio::spawn(async move {
-            let _over = over;
-            panic!("planted");
-        });
-        assert!(removal.await.unwrap_err().is_panic());
-        // What `look` sends when the task of a look panics.
-        housekeeping.looks.send(None).unwrap();
-        // Both results are there; which one is taken first is not fixed.
-        let found = [housekeeping.found().await, housekeeping.found().await];
-        assert!(found.iter().all(|found| !found.present.asked && found.changed.is_empty()));
-        assert_eq!(found.iter().filter(|found| found.tidied).count(), 1);
-        assert!(!housekeeping.looking && housekeeping.tidying.is_empty());
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! The device programs that apply to a cgroup of the unified hierarchy, whoever attached them: asked of the kernel, which
-//! wants CAP_SYS_ADMIN for it.
+//! The device programs that apply to a cgroup of the unified hierarchy, those that a runtime or systemd attached among
+//! them. The kernel lists them with CAP_NET_ADMIN and shows their instructions with CAP_SYS_ADMIN.
 
 use std::fs::File;
 use std::io;

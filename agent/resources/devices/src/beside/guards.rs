@@ -126,7 +126,7 @@ impl BesideGuards {
         &self.shown
     }
 
-    /// The containers of which the runtime has to be asked for their devices. None while nobody has a device.
+    /// The containers whose devices the runtime has to be asked for; empty while no container has a device.
     pub fn to_ask(&self, answer: &Answer, seen: &[Seen]) -> Vec<String> {
         let containers = || answer.pods.iter().flat_map(|pod| &pod.containers);
         let has_devices = containers().any(|own| !own.devices.is_empty() || !own.claims.is_empty());
@@ -296,7 +296,7 @@ impl BesideGuards {
                 }
             }
         }
-        // A device that nobody has now stays one of its resource as long as it is where it was.
+        // A device that no container has now is still watched while its path is the same device.
         let is_there = |device: &Numbers, path: &str| {
             root.nodes(path).is_some_and(|found| found.iter().any(|own| numbers(own) == *device))
         };

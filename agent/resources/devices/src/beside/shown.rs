@@ -18,7 +18,7 @@ struct Entry {
 }
 
 /// All devices that the kubelet names, with their owners. From a kubelet that does not say what is allocatable, devices
-/// that nobody has are those of its checkpoint, `registered`. `why` says why a container has lost the device
+/// without an owner are those of its checkpoint, `registered`. `why` says why a container has lost the device
 /// that it was given at a path.
 pub fn shown(
     answer: &Answer,
