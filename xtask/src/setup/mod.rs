@@ -60,6 +60,15 @@ pub enum Purpose {
     All,
 }
 
+/// Which steps of a purpose. Those that can wait compile for minutes, and nothing needs them before the tests in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Every step.
+    All,
+    /// All but those that can wait.
+    First,
+}
+
 /// Arguments of `cargo xtask setup`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -187,6 +196,15 @@ impl Step {
                 Self::Kubernetes(Set::ControlPlane),
             ],
         }
+    }
+
+    fn steps(purpose: Purpose, part: Part) -> Vec<Self> {
+        let steps = Self::of(purpose).iter().copied();
+        steps.filter(|step| part == Part::All || !step.can_wait()).collect()
+    }
+
+    fn can_wait(self) -> bool {
+        matches!(self, Self::CargoDeny | Self::Kubernetes(_))
     }
 
     fn name(self) -> &'static str {
@@ -333,7 +351,7 @@ impl Step {
 pub fn run(layout: &Layout, args: &Args) -> Result<(), SetupError> {
     let toolchain = Toolchain::read(layout)?;
     eprintln!("setup: rustc {} with LLVM {}", toolchain.release, toolchain.llvm_major);
-    if carry_out(layout, &toolchain, args.purpose.unwrap_or(args.command))? == 0 {
+    if carry_out(layout, &toolchain, args.purpose.unwrap_or(args.command), Part::All)? == 0 {
         eprintln!("setup: nothing to do");
     }
     Ok(())
@@ -344,17 +362,29 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), SetupError> {
 /// # Errors
 /// When a step that can't be done without fails.
 pub fn ensure(layout: &Layout, purpose: Purpose) -> Result<(), SetupError> {
+    ensure_part(layout, purpose, Part::All)
+}
+
+/// The same for some of the steps.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_part(layout: &Layout, purpose: Purpose, part: Part) -> Result<(), SetupError> {
     let toolchain = Toolchain::read(layout)?;
-    let steps = Step::of(purpose);
-    if steps.iter().any(|step| !step.is_there(layout, &toolchain)) {
-        carry_out(layout, &toolchain, purpose)?;
+    if Step::steps(purpose, part).iter().any(|step| !step.is_there(layout, &toolchain)) {
+        carry_out(layout, &toolchain, purpose, part)?;
     }
     Ok(())
 }
 
 /// Goes through the steps for `purpose`; returns how many had something to do.
-fn carry_out(layout: &Layout, toolchain: &Toolchain, purpose: Purpose) -> Result<usize, SetupError> {
-    let steps = Step::of(purpose);
+fn carry_out(
+    layout: &Layout,
+    toolchain: &Toolchain,
+    purpose: Purpose,
+    part: Part,
+) -> Result<usize, SetupError> {
+    let steps = Step::steps(purpose, part);
     let _lock = files::lock(&layout.tools(), "setup")?;
     let mut done = 0;
     for (index, step) in steps.iter().enumerate() {

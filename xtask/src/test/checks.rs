@@ -53,13 +53,17 @@ fn by_cargo(layout: &Layout) -> Vec<Check> {
             "doc",
             None,
             cargo("doc"),
-            &[&host[..], &["--no-deps", "--document-private-items"]].concat(),
+            &[
+                &host[..],
+                &["--no-deps", "--document-private-items", "--features", "nodewarden-fuzz/as-tests"],
+            ]
+            .concat(),
         ),
         Check::new("doc_kernel_programs", None, kernel("doc"), &["--no-deps", "--document-private-items"]),
     ]
 }
 
-/// Makes the checks. One whose program is not on this machine counts as skipped.
+/// Makes the checks but those of [`dependencies`]. One whose program is not on this machine counts as skipped.
 ///
 /// # Errors
 /// When one can't be started, or the layers can't be read.
@@ -71,10 +75,17 @@ pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
             None => run_one(&name, &mut check.command, tally)?,
         }
     }
-    dependencies(layout, tally)?;
-    advisories(layout, tally)?;
     chart(layout, tally)?;
     layers(layout, tally)
+}
+
+/// Makes the checks of the locked dependencies, which need cargo-deny.
+///
+/// # Errors
+/// When it can't be started.
+pub fn dependencies(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    allowed(layout, tally)?;
+    advisories(layout, tally)
 }
 
 /// Renders the Helm chart with Helm's own library, and compares the plain manifests with it.
@@ -120,7 +131,7 @@ fn no_cargo_deny(layout: &Layout) -> Option<String> {
 }
 
 /// Compares the licences, versions and sources of the locked dependencies with `deny.toml`.
-fn dependencies(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+fn allowed(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     let name = "check::dependencies";
     match no_cargo_deny(layout) {
         Some(reason) => skip(name, reason, tally),

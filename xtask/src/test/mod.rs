@@ -5,6 +5,7 @@ mod clock;
 mod cluster;
 mod conformance;
 mod e2e;
+mod meanwhile;
 mod unit;
 mod vm;
 
@@ -15,7 +16,7 @@ use thiserror::Error;
 
 use crate::build::{self, BuildError};
 use crate::layers::LayersError;
-use crate::setup::{self, Purpose, SetupError};
+use crate::setup::{self, Part, Purpose, SetupError};
 use clock::Clock;
 use nodewarden_vm::VmError;
 use xtask_common::files::FileError;
@@ -144,11 +145,17 @@ fn run_kind(
 ) -> Result<(), TestError> {
     let guests = kind == Kind::Vm || (kind == Kind::All && !quick);
     let mut fetching = guests.then(|| vm::Fetching::begin(layout));
-    setup::ensure(layout, Purpose::Test)?;
+    // What takes minutes and is needed late is set up while the first end-to-end tests run, which mostly wait.
+    let everything = kind == Kind::All && filter.is_none() && !quick;
+    let later = everything && layout::is_root();
+    setup::ensure_part(layout, Purpose::Test, if later { Part::First } else { Part::All })?;
     build::kernel_programs(layout, true)?;
     clock.ended("setup");
-    if kind == Kind::Checks || (kind == Kind::All && filter.is_none() && !quick) {
+    if everything || kind == Kind::Checks {
         checks::run(layout, tally)?;
+        if !later {
+            checks::dependencies(layout, tally)?;
+        }
         clock.ended("checks");
     }
     if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
@@ -158,9 +165,18 @@ fn run_kind(
         clock.ended("unit tests");
     }
     if matches!(kind, Kind::All | Kind::E2e) {
-        let mut before = || fetching.iter_mut().for_each(vm::Fetching::wait);
+        let mut rest = None;
+        let mut before = || {
+            fetching.iter_mut().for_each(vm::Fetching::wait);
+            rest = later.then(|| meanwhile::Setup::begin(layout));
+        };
         e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
+        if let Some(rest) = rest {
+            rest.wait()?;
+            checks::dependencies(layout, tally)?;
+            clock.ended("rest of the setup, checks of dependencies");
+        }
         if filter.is_none() && layout::is_root() {
             cluster::run_second_part(layout, Profile::of(!quick), clock, tally)?;
         }

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout, SYSTEMD_TESTS};
+use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout, RUNTIME_TESTS, SYSTEMD_TESTS};
 use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
 
@@ -48,7 +48,7 @@ use suite::Suite;
 const PATIENCE: u32 = 5;
 /// Guests at a time, unless said otherwise. One uses less than half a CPU on average, since its tests mostly wait; its
 /// memory is 1 GiB.
-const JOBS: usize = 3;
+const JOBS: usize = 4;
 
 /// Arguments of `cargo xtask vm`.
 #[derive(Debug, clap::Args)]
@@ -280,9 +280,13 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
         None => of_guests.iter().map(|&name| name.to_owned()).collect(),
         Some(_) => filters.clone(),
     };
-    let (plain, systemd) = (tests(KERNEL_TESTS), tests(SYSTEMD_TESTS));
-    let suite =
-        Suite { filters: plain, with_systemd: systemd, features: filter.is_none(), ..Suite::of(pace) };
+    let suite = Suite {
+        filters: tests(KERNEL_TESTS),
+        with_systemd: tests(SYSTEMD_TESTS),
+        with_runtime: filter.map_or(RUNTIME_TESTS, |_| &[]).iter().map(|&name| name.to_owned()).collect(),
+        features: filter.is_none(),
+        ..Suite::of(pace)
+    };
     tally.add(suite.run(&site)?);
     for (guest, reason) in site.missing() {
         tally.skip(format!("{guest}: all tests"), reason);

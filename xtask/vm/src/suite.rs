@@ -37,6 +37,8 @@ pub struct Suite {
     pub filters: Vec<String>,
     /// The same for guests with systemd.
     pub with_systemd: Vec<String>,
+    /// The same for a second guest of each with systemd; there is none if this is empty.
+    pub with_runtime: Vec<String>,
     /// Factor on every time-out of the tests.
     pub patience: u32,
     /// How many guests run at a time.
@@ -55,6 +57,7 @@ impl Suite {
         Self {
             filters: Vec::new(),
             with_systemd: Vec::new(),
+            with_runtime: Vec::new(),
             patience: pace.patience,
             jobs: pace.jobs,
             features: true,
@@ -72,6 +75,7 @@ impl Suite {
         println!("guests: {}, {} at a time; {}", guests.len(), self.jobs, site.prepared.description());
         let asked = |guest: &Guest| Some(self.order(*guest, &self.filters_of(*guest)?));
         let mut orders = guests.iter().filter_map(asked).collect::<Vec<_>>();
+        orders.extend(guests.iter().filter_map(|guest| self.runtime(*guest)));
         let numa = match self.with_systemd.is_empty() {
             true => vec![NUMA_TESTS.to_owned()],
             false => {
@@ -82,7 +86,11 @@ impl Suite {
             orders.extend(guests.iter().find_map(|guest| self.numa(*guest, &numa)));
         }
         // The longest first, so that none runs on alone in the end.
-        orders.sort_by_key(|order| order.guest.layout != CgroupLayout::Systemd);
+        orders.sort_by_key(|order| match (order.guest.layout, order.shape) {
+            (CgroupLayout::Systemd, Shape::Small) => 0,
+            (CgroupLayout::V2, _) => 1,
+            _ => 2,
+        });
         let mut outcomes = matrix::run(site, &orders, self.jobs)?;
         outcomes.sort_by_key(|outcome| guests.iter().position(|guest| *guest == outcome.guest));
         outcomes.iter().for_each(explain);
@@ -113,6 +121,16 @@ impl Suite {
             silence: Some(SILENCE),
             ..Order::noop(guest)
         }
+    }
+
+    /// The tests of the container runtime in a guest that has one.
+    fn runtime(&self, guest: Guest) -> Option<Order> {
+        let asked = guest.layout == CgroupLayout::Systemd && !self.with_runtime.is_empty();
+        asked.then(|| Order {
+            name: format!("{guest} runtime"),
+            features: false,
+            ..self.order(guest, &self.with_runtime)
+        })
     }
 
     /// The tests that need several NUMA nodes, in a guest that has two; `None` if this guest has no container
