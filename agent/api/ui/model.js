@@ -93,7 +93,10 @@ export class Model {
     row.throttledShare = periods > 0 ? grown('throttled') / periods : periods === 0 ? 0 : null;
   }
 
-  /** The kernel programs count a victim in its own cgroup: those above have it too. */
+  /**
+   * The kernel programs count a victim in its own cgroup: those above have it too. The kernel's own count (cgroup v2) also has
+   * the victims in cgroups that are gone, such as that of a container before its restart.
+   */
   countKills() {
     const sums = new Map();
     let known = false;
@@ -102,7 +105,7 @@ export class Model {
       known = true;
       if (row.oomKills > 0) for (const path of upwards(row.path)) sums.set(path, (sums.get(path) ?? 0) + row.oomKills);
     }
-    if (known) for (const row of this.groups.values()) row.kills = sums.get(row.path) ?? 0;
+    if (known) for (const row of this.groups.values()) row.kills = Math.max(sums.get(row.path) ?? 0, row.oomKillsBelow ?? 0);
   }
 
   /** Pods with their cgroups and containers: those that the agent runs, and those that only have a cgroup. */
