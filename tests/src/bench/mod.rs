@@ -1,6 +1,7 @@
 //! The benches: they measure figures on the running machine and compare them with bounds. Variants that are
 //! compared are measured in turn within one run.
 
+mod augment;
 mod cgroups;
 mod devices;
 mod disk_use;
@@ -54,7 +55,7 @@ pub struct Sizes {
     /// For `pods`, `node`, `devices` and `thousand`: number of pods at most; for `probes`: number of pods with 50 containers each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
-    /// For `pods` and `node`: how often one pod is started and ended
+    /// For `pods` and `node`: how often one pod is started and ended; for `augment`: rounds of each kind at each rate
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
     /// For `pods`, `node` and `thousand`: how long idle pods are measured; for `probes`: how long the probes are measured
@@ -81,6 +82,7 @@ const BENCHES: &[&dyn Bench] = &[
     &devices::Devices,
     &probes::Probes,
     &eviction::Eviction,
+    &augment::Augment,
     &disk_use::DiskUse,
     &throttle::Throttle,
     &thousand::Thousand,

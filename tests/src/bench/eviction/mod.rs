@@ -2,9 +2,9 @@
 //! caused it is killed, is dead and its memory is available again. No other pod may be evicted.
 
 mod fixture;
-mod judge;
-mod round;
-mod sampler;
+pub(super) mod judge;
+pub(super) mod round;
+pub(super) mod sampler;
 mod stall_detector;
 
 use super::{Bench, Bound, Figure, Run};
@@ -20,7 +20,7 @@ const RUNS: [usize; 2] = [50, 5];
 /// all.
 const MOST_TRIES: usize = 3;
 /// Names and bytes per second of the rates; 0 for as fast as possible.
-const PACES: [(&str, u64); 3] =
+pub(super) const PACES: [(&str, u64); 3] =
     [("100 MB/s", 100_000_000), ("500 MB/s", 500_000_000), ("as fast as it can", 0)];
 
 /// Bounds of the time from the crossing until the pod is killed and until its processes are dead; p99 in

@@ -110,10 +110,10 @@ fn main_process(fixture: &EvictionFixture<'_>, cgroup: &str) -> Result<i32, Fail
 }
 
 /// A process that is not a child of this one. Its end is noticed at once.
-struct Process(OwnedFd);
+pub struct Process(OwnedFd);
 
 impl Process {
-    fn open(pid: i32) -> Result<Self, Failure> {
+    pub fn open(pid: i32) -> Result<Self, Failure> {
         // SAFETY: integers only (pidfd_open(2), Linux 5.3).
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         match i32::try_from(fd) {
@@ -125,7 +125,7 @@ impl Process {
 
     /// Waits for its death and returns the time. Its memory has been freed by then (do_exit: exit_mm comes
     /// before exit_notify).
-    fn dead(&self, limit: Duration) -> Result<Timestamp, Failure> {
+    pub fn dead(&self, limit: Duration) -> Result<Timestamp, Failure> {
         let deadline = Instant::now() + limit;
         loop {
             let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];

@@ -126,7 +126,7 @@ fn limited(node: &str) -> Value {
 }
 
 /// The directory of a pod's cgroup in the hierarchy of the CPU controller.
-pub(super) fn cgroup(uid: &str) -> Result<PathBuf, Failure> {
+pub fn cgroup(uid: &str) -> Result<PathBuf, Failure> {
     fn find(directory: &Path, name: &str) -> Option<PathBuf> {
         let below = std::fs::read_dir(directory)
             .ok()?

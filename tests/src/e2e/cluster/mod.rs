@@ -4,7 +4,7 @@
 //! something that a node cannot do here.
 
 mod bad_api;
-mod beside;
+pub mod beside;
 mod claims;
 mod configuration;
 mod credentials;

@@ -203,6 +203,17 @@ impl<'c> Node<'c> {
         Ok(kubelet.start_again()?)
     }
 
+    /// Ends the kubelet and starts it again with settings that `change` makes of its old ones.
+    ///
+    /// # Errors
+    /// The node is not a kubelet, or it cannot be started.
+    pub fn restart_kubelet_with(&mut self, change: impl FnOnce(&str) -> String) -> Result<(), Failure> {
+        if let Self::Kubelet { kubelet, .. } = self {
+            kubelet.change_settings(change)?;
+        }
+        self.restart_kubelet()
+    }
+
     /// Ends nodewarden by SIGTERM.
     ///
     /// # Errors

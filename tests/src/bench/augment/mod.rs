@@ -1,0 +1,158 @@
+//! Eviction beside the real kubelet of 1.20.2: a pod uses up memory, with nodewarden in mode augment and with the kubelet
+//! alone in turn. The agent's threshold is somewhat before the kubelet's, as by default.
+//!
+//! A kubelet before 1.22 keeps its own view of a pod's phase, so that the pod is deleted there; with a later one its status
+//! becomes Failed. "Known to the API" is whichever comes first.
+
+mod fixture;
+mod round;
+
+use super::eviction::{PACES, judge};
+use super::{Bench, Bound, Figure, Run};
+use crate::e2e::cluster::options::own_control_plane;
+use crate::fixture::ClusterPrograms;
+use crate::harness::Failure;
+use fixture::Beside;
+use round::Round;
+
+pub struct Augment;
+
+/// Rounds at each rate and of each kind, on a full and on a quick run.
+const RUNS: [usize; 2] = [50, 3];
+/// Bounds with nodewarden, p99 in milliseconds: crossing to kill, and death to a change at the API server.
+const KILL_P99_MS: f64 = 50.0;
+const KNOWN_P99_MS: f64 = 1000.0;
+
+impl Bench for Augment {
+    fn name(&self) -> &'static str {
+        "augment"
+    }
+
+    fn about(&self) -> &'static str {
+        "eviction in mode augment beside the real kubelet, and by the kubelet alone in turn"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        ClusterPrograms::find_node_suite()?;
+        let runs = run.sizes.pairs.unwrap_or(RUNS[usize::from(run.quick)]);
+        run.progress("starting a control plane and the kubelet");
+        let control_plane = own_control_plane(run.context, None, false)?;
+        let mut beside = Beside::new(run.context, control_plane.cluster())?;
+        let mut figures = Vec::new();
+        let mut sums = [Sum::default(); 2];
+        for (name, pace) in PACES {
+            for (kind, sum) in [Kind::Augment, Kind::Kubelet].into_iter().zip(&mut sums) {
+                run.progress(&format!("{runs} pods that use up memory, {name}, {}", kind.name()));
+                let rounds = rounds(run, &mut beside, kind, pace, runs, sum)?;
+                figures.extend(of_pace(kind, name, &rounds));
+            }
+        }
+        beside.finish()?;
+        for (kind, sum) in [Kind::Augment, Kind::Kubelet].into_iter().zip(&sums) {
+            figures.extend(of_all(kind, sum));
+        }
+        Ok(figures)
+    }
+}
+
+/// What acts on memory pressure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// nodewarden beside the kubelet.
+    Augment,
+    /// The kubelet alone.
+    Kubelet,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Augment => "nodewarden beside the kubelet",
+            Self::Kubelet => "kubelet alone",
+        }
+    }
+
+    /// This bound for nodewarden; the kubelet has none.
+    fn bound(self, bound: Bound) -> Bound {
+        if self == Self::Augment { bound } else { Bound::NONE }
+    }
+}
+
+/// What must not happen, over all rounds of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sum {
+    others: usize,
+    restarts: u64,
+    oom_kills: u64,
+}
+
+fn rounds(
+    run: &Run<'_>,
+    beside: &mut Beside<'_>,
+    kind: Kind,
+    pace: u64,
+    runs: usize,
+    sum: &mut Sum,
+) -> Result<Vec<Round>, Failure> {
+    let before = judge::oom_kills()?;
+    beside.set_agent(kind == Kind::Augment)?;
+    let mut rounds = Vec::new();
+    for number in 0..runs {
+        let eater = format!("eater-{}-{}-{number:02}", kind as u8, pace / 1_000_000);
+        let round = round::round(run, beside, pace, &eater)?;
+        sum.others += round.others;
+        sum.restarts += round.restarts;
+        rounds.push(round);
+    }
+    sum.oom_kills += judge::oom_kills()?.saturating_sub(before);
+    Ok(rounds)
+}
+
+fn of_pace(kind: Kind, pace: &str, rounds: &[Round]) -> Vec<Figure> {
+    let figure = |what: &str, unit, values: Vec<f64>, p99: Option<f64>| {
+        let bound = kind.bound(p99.map_or(Bound::NONE, |p99| Bound { p50: None, p99: Some(p99) }));
+        Figure::of("augment", format!("{what}, {pace}, {}", kind.name()), unit, &values, bound)
+    };
+    let all = |value: fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
+    let mut figures = Vec::new();
+    if kind == Kind::Augment {
+        figures.push(figure(
+            "crossing to kill",
+            "ms",
+            all(|one| one.kill.unwrap_or(f64::NAN)),
+            Some(KILL_P99_MS),
+        ));
+    }
+    figures.push(figure("crossing to process dead", "ms", all(|one| one.dead), None));
+    figures.push(figure("process dead to known to the API", "ms", all(|one| one.known), Some(KNOWN_P99_MS)));
+    figures.push(figure("below the threshold at worst", "MB", all(|one| one.below), None));
+    figures
+}
+
+fn of_all(kind: Kind, sum: &Sum) -> Vec<Figure> {
+    let one = |what: &str, unit, value| {
+        let bound = kind.bound(Bound::p50(1.0));
+        Figure::one("augment", format!("{what}, {}", kind.name()), unit, value, bound)
+    };
+    vec![
+        one("other pods evicted or restarted", "pods", sum.others as f64),
+        one("containers of evicted pods restarted", "restarts", sum.restarts as f64),
+        one("OOM kills of the kernel meanwhile", "kills", sum.oom_kills as f64),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_nodewarden_has_bounds() {
+        let late = Round { kill: Some(60.0), dead: 70.0, known: 1500.0, below: 9.0, others: 1, restarts: 1 };
+        let holds = |figures: Vec<Figure>| figures.iter().map(|figure| figure.holds).collect::<Vec<_>>();
+        assert_eq!(holds(of_pace(Kind::Augment, "x", &[late])), [false, true, false, true]);
+        assert_eq!(holds(of_pace(Kind::Kubelet, "x", &[late])), [true; 3]);
+        let sum = Sum { others: 1, restarts: 1, oom_kills: 0 };
+        assert_eq!(holds(of_all(Kind::Augment, &sum)), [false, false, true]);
+        assert_eq!(holds(of_all(Kind::Kubelet, &sum)), [true; 3]);
+    }
+}
