@@ -97,7 +97,7 @@ fn aligned(context: &Context) -> Result<(), Failure> {
         let elsewhere: u64 = pages.iter().filter(|(at, _)| **at != node as u32).map(|(_, pages)| pages).sum();
         let here = pages.get(&(node as u32)).copied().unwrap_or(0);
         ensure!(
-            here * 4096 >= 20 << 20 && elsewhere <= EARLY_PAGES,
+            (here + elsewhere) * 4096 >= 20 << 20 && elsewhere <= EARLY_PAGES,
             "anonymous pages of {} by node: {pages:?}",
             pod.name()
         );
