@@ -29,6 +29,20 @@ impl Check {
 }
 
 const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+/// The features are for [`use_what_clippy_checked`].
+const DOCUMENTED: [&str; 4] =
+    ["--no-deps", "--document-private-items", "--features", "nodewarden-fuzz/as-tests"];
+
+/// Lets `cargo doc` read the crates that clippy has checked, which cargo keeps apart from those that the compiler alone has:
+/// with the variables that `cargo clippy -- -D warnings` sets. The lints were looked at then.
+fn use_what_clippy_checked(layout: &Layout, command: &mut Command) {
+    let Ok(sysroot) = process::capture(layout.command("rustc").args(["--print", "sysroot"])) else { return };
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+    if driver.exists() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    }
+}
 
 /// The checks that need nothing but a subcommand of cargo. What lints deny is in the root Cargo.toml.
 fn by_cargo(layout: &Layout) -> Vec<Check> {
@@ -39,6 +53,8 @@ fn by_cargo(layout: &Layout) -> Vec<Check> {
     };
     let host = ["--workspace", "--exclude", "nodewarden-ebpf"];
     let kernel = |subcommand| build::kernel_cargo(layout, subcommand);
+    let mut documents = cargo("doc");
+    use_what_clippy_checked(layout, &mut documents);
     vec![
         Check::new("fmt", Some("fmt"), cargo("fmt"), &["--all", "--check"]),
         Check::new(
@@ -49,16 +65,7 @@ fn by_cargo(layout: &Layout) -> Vec<Check> {
         ),
         Check::new("clippy_kernel_programs", Some("clippy"), kernel("clippy"), &DENY_WARNINGS),
         // Private items too: their links are read in the source, where most of them are.
-        Check::new(
-            "doc",
-            None,
-            cargo("doc"),
-            &[
-                &host[..],
-                &["--no-deps", "--document-private-items", "--features", "nodewarden-fuzz/as-tests"],
-            ]
-            .concat(),
-        ),
+        Check::new("doc", None, documents, &[&host[..], &DOCUMENTED].concat()),
         Check::new("doc_kernel_programs", None, kernel("doc"), &["--no-deps", "--document-private-items"]),
     ]
 }
@@ -104,7 +111,7 @@ fn chart(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     }
     let mut python = layout.command("python3");
     python.env("PYTHONPATH", layout.helm()).arg("deploy/chart/check.py");
-    python.arg(folder.join("nodewarden")).arg("deploy/daemonset.yaml");
+    python.arg(folder.join("nodewarden")).arg("deploy");
     if env::var_os("NODEWARDEN_WRITE_DOCS").is_some() {
         python.arg("--write");
     }

@@ -48,7 +48,7 @@ use suite::Suite;
 const PATIENCE: u32 = 5;
 /// Guests at a time, unless said otherwise. One uses less than half a CPU on average, since its tests mostly wait; its
 /// memory is 1 GiB.
-const JOBS: usize = 4;
+const JOBS: usize = 3;
 
 /// Arguments of `cargo xtask vm`.
 #[derive(Debug, clap::Args)]
