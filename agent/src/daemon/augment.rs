@@ -8,7 +8,7 @@ mod pods;
 
 use jiff::Timestamp;
 use nodewarden_augment::ledger::FILE;
-use nodewarden_augment::ledger::machine::Files;
+use nodewarden_augment::ledger::units::UnitFiles;
 use nodewarden_augment::{Augment, Deps, Ledger, LedgerError, Report, undone};
 use nodewarden_config::{AugmentSettings, Config, Enforcement, Mode};
 use nodewarden_eviction::Wakeups;
@@ -46,7 +46,7 @@ pub struct AugmentParts {
 pub fn start(
     context: Context<'_>,
     wakeups: Wakeups,
-    ledger: Ledger<Files>,
+    ledger: Ledger<UnitFiles>,
 ) -> Result<NodeParts, DaemonError> {
     let settings = &context.config.augment;
     say(settings, context.kubernetes.is_some());
@@ -78,12 +78,12 @@ pub fn start(
 ///
 /// # Errors
 /// Another process uses the ledger, or it cannot be used.
-pub fn put_back(config: &Config, journal: &Journal) -> Result<Option<Ledger<Files>>, DaemonError> {
+pub fn put_back(config: &Config, journal: &Journal) -> Result<Option<Ledger<UnitFiles>>, DaemonError> {
     let augments = config.mode == Mode::Augment;
     if !augments && !config.state_dir.join(FILE).exists() {
         return Ok(None);
     }
-    let mut ledger = match Ledger::open(&config.state_dir, Files) {
+    let mut ledger = match Ledger::open(&config.state_dir, UnitFiles::new()) {
         Ok(ledger) => ledger,
         // It has been renamed. What was written from it is no longer known to be ours, and is left alone.
         Err(LedgerError::State(error)) => {
@@ -91,7 +91,7 @@ pub fn put_back(config: &Config, journal: &Journal) -> Result<Option<Ledger<File
             warn!("{message}");
             let detail = Detail::Agent { reason: "RecordDamaged".into(), message };
             journal.append(Timestamp::now(), "", None, detail);
-            Ledger::open(&config.state_dir, Files)?
+            Ledger::open(&config.state_dir, UnitFiles::new())?
         }
         Err(error) => return Err(error.into()),
     };

@@ -45,6 +45,7 @@ mod shipped_unit;
 mod shutdown;
 pub(crate) mod stand_in;
 pub(crate) mod support;
+mod systemd_bounds;
 mod systemd_driver;
 mod systemd_driver_life;
 pub(crate) mod throttle;
@@ -151,6 +152,7 @@ pub fn tests() -> Vec<Test> {
         &augment::tests(),
         destroy::TESTS,
         systemd_driver::TESTS,
+        systemd_bounds::TESTS,
         systemd_driver_life::TESTS,
         node_shutdown::TESTS,
         daemons::TESTS,

@@ -44,6 +44,8 @@ pub enum Failure {
     #[error(transparent)]
     Systemctl(#[from] SystemctlError),
     #[error(transparent)]
+    Ledger(#[from] nodewarden_augment::LedgerError),
+    #[error(transparent)]
     Logind(#[from] LogindError),
     /// An error of nodewarden's own cgroup code, called by the test.
     #[error(transparent)]

@@ -19,7 +19,7 @@ use nodewarden_manifest::{Pod, QosClass};
 use nodewarden_tasks::parts::{self, Part};
 
 use crate::ledger::Ledger;
-use crate::ledger::machine::Files;
+use crate::ledger::units::UnitFiles;
 pub use report::{Report, undone};
 use round::Rounds;
 
@@ -91,7 +91,7 @@ impl Augment {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(deps: Deps, ledger: Ledger<Files>) -> io::Result<Self> {
+    pub fn start(deps: Deps, ledger: Ledger<UnitFiles>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let part = parts::register("augment", LIMIT);
         let thread = thread::Builder::new().name("augment".into()).spawn(move || {
@@ -102,7 +102,7 @@ impl Augment {
     }
 }
 
-fn run(deps: Deps, ledger: Ledger<Files>, stopped: &Receiver<()>, part: &Part) {
+fn run(deps: Deps, ledger: Ledger<UnitFiles>, stopped: &Receiver<()>, part: &Part) {
     let period = deps.settings.period;
     let begun = Instant::now();
     let mut rounds = Rounds::new(deps, ledger);

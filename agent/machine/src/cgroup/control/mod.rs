@@ -33,4 +33,4 @@ pub use group_files::GroupFiles;
 pub use limits::{CpuShare, Limits};
 pub use manager::{Manager, Presence};
 pub use name::{CgroupName, NameError};
-pub use systemd::{Systemd, SystemdError};
+pub use systemd::{MemoryBound, Systemd, SystemdError, keep_memory_bound};

@@ -15,6 +15,7 @@ use super::report::{self, Report};
 use super::{Deps, SeenPod};
 use crate::incident::reason;
 use crate::ledger::machine::{Files, Machine};
+use crate::ledger::units::UnitFiles;
 use crate::ledger::{Ledger, LedgerError, Written};
 use crate::policy::{self, Policy};
 use crate::protect;
@@ -27,7 +28,7 @@ const SLOW: Duration = Duration::from_secs(5);
 /// What is kept between rounds.
 pub struct Rounds {
     deps: Deps,
-    ledger: Ledger<Files>,
+    ledger: Ledger<UnitFiles>,
     memory: MemoryControl,
     limits: LimitWatch,
     /// When what changes seldom was looked at, and for which cgroups and versions of their pods.
@@ -41,7 +42,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    pub fn new(deps: Deps, ledger: Ledger<Files>) -> Self {
+    pub fn new(deps: Deps, ledger: Ledger<UnitFiles>) -> Self {
         Self {
             deps,
             ledger,

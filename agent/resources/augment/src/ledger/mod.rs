@@ -9,6 +9,7 @@ mod entry;
 pub mod machine;
 #[cfg(test)]
 mod tests;
+pub mod units;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -14,7 +14,7 @@
 //!
 //! - [`mod@unit`]: the unit of a cgroup's path, and where systemd puts it.
 //! - [`properties`]: limits as a unit's properties; [`settle`]: the limits after systemd's rounding.
-//! - [`bus`]: the calls, each with a time limit.
+//! - [`bus`]: the calls, each with a time limit; [`kept`]: one bound of a unit that is another program's.
 
 mod bus;
 mod cpus;
@@ -22,6 +22,7 @@ mod driver;
 mod error;
 #[cfg(test)]
 mod golden;
+mod kept;
 mod private;
 mod properties;
 mod settle;
@@ -29,4 +30,5 @@ mod unit;
 
 pub use driver::Systemd;
 pub use error::SystemdError;
+pub use kept::{MemoryBound, keep_memory_bound};
 use unit::Unit;
