@@ -29,7 +29,7 @@ fn image_tags(text: &str) -> Vec<&str> {
 
 #[test]
 fn image_tags_are_the_workspaces_version() {
-    for file in ["deploy/daemonset.yaml", "deploy/augment.yaml"] {
+    for file in ["deploy/daemonset.yaml", "deploy/augment.yaml", "deploy/undo.yaml"] {
         let text = read(&root().join(file));
         let tags = image_tags(&text);
         assert!(tags.contains(&VERSION), "{file} names no image of version {VERSION}: {tags:?}");

@@ -16,6 +16,9 @@ pub enum KubeError {
     /// The agent does not run in a pod of the cluster.
     #[error("credentials of the pod: {0}")]
     InCluster(kube::config::InClusterError),
+    /// A command finds no credentials.
+    #[error("credentials for the API server: {0}")]
+    Infer(kube::config::InferConfigError),
     /// Reading the credentials panicked.
     #[error("reading the credentials: internal error, see the log")]
     Panicked,

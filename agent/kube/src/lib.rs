@@ -19,6 +19,7 @@ pub mod pod_object;
 pub mod review;
 pub mod serving;
 pub mod source;
+pub mod stand_down;
 mod starting;
 pub mod status;
 mod watched_lines;

@@ -61,6 +61,10 @@ pub enum CliError {
     /// What could not be put back, one a line.
     #[error("not put back:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Undo { problems: Vec<String> },
+    #[error(transparent)]
+    Kubernetes(#[from] nodewarden_kube::KubeError),
+    #[error(transparent)]
+    StandDown(#[from] nodewarden_kube::stand_down::StandDownError),
     #[error("cannot start the runtime: {source}")]
     Runtime { source: io::Error },
 }

@@ -7,13 +7,14 @@ use crate::tree::Tree;
 use crate::{DistError, Release};
 
 const NAME: &str = "nodewarden";
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 13] = [
     (".helmignore", include_str!("../../../deploy/chart/nodewarden/.helmignore")),
     ("Chart.yaml", include_str!("../../../deploy/chart/nodewarden/Chart.yaml")),
     ("values.yaml", include_str!("../../../deploy/chart/nodewarden/values.yaml")),
     ("values.schema.json", include_str!("../../../deploy/chart/nodewarden/values.schema.json")),
     ("templates/NOTES.txt", include_str!("../../../deploy/chart/nodewarden/templates/NOTES.txt")),
     ("templates/_helpers.tpl", include_str!("../../../deploy/chart/nodewarden/templates/_helpers.tpl")),
+    ("templates/augment.yaml", include_str!("../../../deploy/chart/nodewarden/templates/augment.yaml")),
     ("templates/configmap.yaml", include_str!("../../../deploy/chart/nodewarden/templates/configmap.yaml")),
     ("templates/daemonset.yaml", include_str!("../../../deploy/chart/nodewarden/templates/daemonset.yaml")),
     ("templates/monitoring.yaml", include_str!("../../../deploy/chart/nodewarden/templates/monitoring.yaml")),
@@ -22,6 +23,7 @@ const FILES: [(&str, &str); 11] = [
         "templates/serviceaccount.yaml",
         include_str!("../../../deploy/chart/nodewarden/templates/serviceaccount.yaml"),
     ),
+    ("templates/undo.yaml", include_str!("../../../deploy/chart/nodewarden/templates/undo.yaml")),
 ];
 
 /// The chart's file name.

@@ -159,6 +159,15 @@ impl Source {
     }
 }
 
+/// A client for a command: with the credentials of `$KUBECONFIG` or `~/.kube/config`, else of the pod in which it runs.
+///
+/// # Errors
+/// There are none, or they are not valid.
+pub async fn of_command() -> Result<kube::Client, KubeError> {
+    let config = kube::Config::infer().await.map_err(KubeError::Infer)?;
+    kube::Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))
+}
+
 fn client(mut config: kube::Config, gate: &Gate, repeats: bool) -> Result<kube::Client, KubeError> {
     // Without TLS there is nothing to verify: a machine without certificates of authorities will do.
     if config.root_cert.is_none() && config.cluster_url.scheme_str() == Some("http") {

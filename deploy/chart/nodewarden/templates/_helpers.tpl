@@ -26,6 +26,36 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Not empty if the agent talks to the API server. */ -}}
+{{- define "nodewarden.connects" -}}
+{{- if or (eq .Values.mode "augment") (not .Values.http.anonymous) -}}yes{{- end -}}
+{{- end -}}
+
+{{- /* The section `augment:`. The node's files are read through the root of its first process. */ -}}
+{{- define "nodewarden.augment" -}}
+{{- $node := "/proc/1/root" -}}
+{{- $directory := printf "%s%s" $node .Values.augment.kubeletDirectory -}}
+{{- $own := deepCopy .Values.augment.features -}}
+{{- $_ := set $own "kubeletConfig" (printf "%s%s" $node .Values.augment.kubeletConfig) -}}
+{{- $_ := set $own "podResourcesSocket" (printf "%s/pod-resources/kubelet.sock" $directory) -}}
+{{- $_ := set $own "devicePluginDirectory" (printf "%s/device-plugins" $directory) -}}
+{{- $_ := set $own "hostRoot" $node -}}
+{{- toYaml (mergeOverwrite $own .Values.augment.settings) -}}
+{{- end -}}
+
+{{- /* The agent's user name at the API server. */ -}}
+{{- define "nodewarden.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "nodewarden.serviceAccount" . }}
+{{- end -}}
+
+{{- /* The node to which the token of a request is bound. */ -}}
+{{- define "nodewarden.policyNode" -}}
+- name: node
+  expression: >-
+    "authentication.kubernetes.io/node-name" in request.userInfo.extra
+    ? request.userInfo.extra["authentication.kubernetes.io/node-name"][0] : ""
+{{- end -}}
+
 {{- /* The section `nodewarden:` of the configuration. */ -}}
 {{- define "nodewarden.section" -}}
 {{- $own := dict "mode" .Values.mode "socket" "/run/nodewarden/nodewarden.sock" "stateDir" .Values.stateDir -}}
@@ -34,8 +64,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $own "httpAllowAnonymous" .Values.http.anonymous -}}
 {{- if .Values.http.allowedHosts -}}{{- $_ := set $own "httpAllowedHosts" .Values.http.allowedHosts -}}{{- end -}}
 {{- $_ := set $own "runtimeEndpoint" .Values.runtime.endpoint -}}
-{{- if and (not .Values.http.anonymous) (not (hasKey .Values.settings "kubernetes")) -}}
+{{- if and (include "nodewarden.connects" .) (not (hasKey .Values.settings "kubernetes")) -}}
 {{- $_ := set $own "kubernetes" (dict "inCluster" true) -}}
+{{- end -}}
+{{- if eq .Values.mode "augment" -}}
+{{- $_ := set $own "augment" (fromYaml (include "nodewarden.augment" .)) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $own .Values.settings) -}}
 {{- end -}}

@@ -19,11 +19,11 @@ use crate::harness::{Context, Failure, Test};
 pub const TESTS: &[Test] = &[Test::new("cluster_daemonset_observes", observes).timeout(240).needs(NEEDS)];
 
 const MANIFESTS: &str = include_str!("../../../../deploy/daemonset.yaml");
-/// The port in [`MANIFESTS`].
+/// The port in the manifests.
 const PORT: &str = "10350";
-/// Paths in [`MANIFESTS`].
+/// Paths in the manifests.
 const RUNTIME: &str = "/run/containerd";
-const OWN: [&str; 2] = ["/run/nodewarden", "/var/lib/nodewarden"];
+const OWN: [&str; 3] = ["/run/nodewarden", "/run/systemd", "/var/lib/nodewarden"];
 
 /// The image starts as a DaemonSet, shows the node's pods by name and their OOM kills, is replaced when its configuration
 /// changes, and is gone when it is deleted.
@@ -37,7 +37,7 @@ fn observes(context: &Context) -> Result<(), Failure> {
     fixture.apply(&small)?;
     fixture.wait_ready("small")?;
 
-    for object in objects(&fixture, port, "4096")? {
+    for object in observing(&fixture, port, "4096")? {
         fixture.apply(&object)?;
     }
     let first = ready(&fixture, None)?;
@@ -60,7 +60,7 @@ fn observes(context: &Context) -> Result<(), Failure> {
     })?;
 
     // Another configuration: as with Helm, its checksum is an annotation of the pods.
-    for object in objects(&fixture, port, "2048")? {
+    for object in observing(&fixture, port, "2048")? {
         fixture.apply(&object)?;
     }
     ready(&fixture, Some(&first))?;
@@ -76,7 +76,7 @@ fn observes(context: &Context) -> Result<(), Failure> {
 }
 
 /// Waits until the only pod of the DaemonSet is ready, and not the one with the uid `before`. Returns its uid.
-fn ready(fixture: &ClusterFixture<'_>, before: Option<&str>) -> Result<String, Failure> {
+pub(super) fn ready(fixture: &ClusterFixture<'_>, before: Option<&str>) -> Result<String, Failure> {
     let mut seen = Vec::new();
     let found = eventually(fixture.context().patiently(90), "", || {
         seen = pods(fixture)?;
@@ -92,32 +92,48 @@ fn ready(fixture: &ClusterFixture<'_>, before: Option<&str>) -> Result<String, F
     })
 }
 
-fn pods(fixture: &ClusterFixture<'_>) -> Result<Vec<Value>, Failure> {
+pub(super) fn pods(fixture: &ClusterFixture<'_>) -> Result<Vec<Value>, Failure> {
     let list = fixture.get(&["pods", "--selector", "app.kubernetes.io/name=nodewarden"])?;
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// The objects of [`MANIFESTS`] for this node, in the test's namespace: its runtime, a port that is free, directories of the
-/// test, and a configuration with `maxCgroups`.
-fn objects(fixture: &ClusterFixture<'_>, port: u16, max_cgroups: &str) -> Result<Vec<Value>, Failure> {
+/// The objects of [`MANIFESTS`] for this node, with `maxCgroups` in the configuration.
+fn observing(fixture: &ClusterFixture<'_>, port: u16, max_cgroups: &str) -> Result<Vec<Value>, Failure> {
+    let line = format!("      maxCgroups: {max_cgroups}\n      mode: observe\n");
+    let mut objects = objects(fixture, &MANIFESTS.replace("      mode: observe\n", &line), port)?;
+    for object in objects.iter_mut().filter(|object| object["kind"] == "DaemonSet") {
+        object["spec"]["template"]["metadata"]["annotations"]["checksum/configuration"] = json!(max_cgroups);
+    }
+    Ok(objects)
+}
+
+/// The objects of these manifests for this node, in the test's namespace: its runtime, a port that is free, and directories of
+/// the test. Without those that the API server of 1.20 does not know.
+pub(super) fn objects(
+    fixture: &ClusterFixture<'_>,
+    manifests: &str,
+    port: u16,
+) -> Result<Vec<Value>, Failure> {
     let socket = fixture.runtime();
     let name = socket.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let text = MANIFESTS
+    let text = manifests
         .replace(PORT, &port.to_string())
-        .replace(&format!("unix://{RUNTIME}/containerd.sock"), &format!("unix://{RUNTIME}/{name}"))
-        .replace("      mode: observe\n", &format!("      maxCgroups: {max_cgroups}\n      mode: observe\n"));
+        .replace(&format!("unix://{RUNTIME}/containerd.sock"), &format!("unix://{RUNTIME}/{name}"));
     let mut objects = Vec::new();
     for document in serde_yaml_ng::Deserializer::from_str(&text) {
         let mut object = Value::deserialize(document)
-            .map_err(|error| Failure::Unexpected(format!("deploy/daemonset.yaml: {error}")))?;
-        if object["kind"] == "Namespace" {
+            .map_err(|error| Failure::Unexpected(format!("the manifests: {error}")))?;
+        let kind = object["kind"].as_str().unwrap_or_default();
+        if kind == "Namespace" || kind.starts_with("ValidatingAdmissionPolicy") {
             continue;
         }
-        object["metadata"]["namespace"] = json!(fixture.namespace());
-        if object["kind"] == "DaemonSet" {
-            let template = &mut object["spec"]["template"];
-            template["metadata"]["annotations"]["checksum/configuration"] = json!(max_cgroups);
-            let spec = &mut template["spec"];
+        if !kind.starts_with("Cluster") {
+            object["metadata"]["namespace"] = json!(fixture.namespace());
+        }
+        for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+            subject["namespace"] = json!(fixture.namespace());
+        }
+        if let Some(spec) = object.pointer_mut("/spec/template/spec") {
             spec["nodeSelector"]["kubernetes.io/hostname"] = json!(fixture.name());
             spec["containers"][0]["image"] = json!(image::NAME);
             spec["containers"][0]["imagePullPolicy"] = json!("Never");

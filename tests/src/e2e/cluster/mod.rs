@@ -9,6 +9,7 @@ mod claims;
 mod configuration;
 mod credentials;
 mod daemonset;
+mod daemonset_undo;
 mod deployment;
 mod devices;
 mod endpoints;
@@ -53,6 +54,7 @@ pub fn tests() -> Vec<Test> {
     let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS, devices::TESTS].concat();
     let parallel = [
         daemonset::TESTS,
+        daemonset_undo::TESTS,
         deployment::TESTS,
         streams::TESTS,
         configuration::TESTS,
