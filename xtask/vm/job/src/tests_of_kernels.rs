@@ -36,6 +36,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "hierarchy_matches_kubelet",
     "drift_is_corrected",
     "memory_limit_below_usage_is_deferred",
+    "augment_event_of_a_changed_limit",
 ];
 
 /// Those whose outcome systemd or the container runtime of its guest can change, and a few that show that the kernel
@@ -54,6 +55,7 @@ pub const SYSTEMD_TESTS: &[&str] = &[
     "pod_resize_and_replace",
     "pod_oom_kill_is_shown_at_once",
     "augment_event_of_an_oom_kill",
+    "augment_event_of_a_changed_limit",
     "pods_end_with_grace_when_cgroup_driver_changes",
     "devices_enforced",
     "eviction_observed",
