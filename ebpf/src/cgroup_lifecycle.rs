@@ -20,11 +20,8 @@ use crate::{
 };
 
 globals! {
-    /// cgroup, cgroup_root, kernfs_node
-    OFF_CGROUP_ROOT: u32 = 0;
+    /// cgroup
     OFF_CGROUP_SELF_PARENT: u32 = 0;
-    OFF_ROOT_HIERARCHY: u32 = 0;
-    OFF_KN_NAME: u32 = 0;
 }
 
 /// Space and kernel id of a cgroup; `None` if nothing is counted in its hierarchy.

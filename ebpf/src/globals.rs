@@ -26,10 +26,13 @@ globals! {
     OFF_CSSET_DFL: u32 = 0;
     /// cgroup_subsys_state
     OFF_CSS_CGROUP: u32 = 0;
-    /// cgroup, kernfs_node
+    /// cgroup, cgroup_root, kernfs_node
     OFF_CGROUP_KN: u32 = 0;
     OFF_CGROUP_LEVEL: u32 = 0;
+    OFF_CGROUP_ROOT: u32 = 0;
+    OFF_ROOT_HIERARCHY: u32 = 0;
     OFF_KN_ID: u32 = 0;
+    OFF_KN_NAME: u32 = 0;
 
     /// Hierarchy id of each space; u32::MAX for none.
     HIERARCHY_0: u32 = u32::MAX;

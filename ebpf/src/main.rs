@@ -18,6 +18,7 @@ mod cpu;
 mod device;
 mod exclusive_cpus;
 mod globals;
+mod limit_writes;
 mod maps;
 mod network;
 mod oom;

@@ -9,6 +9,7 @@ mod cpu;
 mod device;
 mod exclusive_cpus;
 mod fields;
+mod limit_writes;
 mod network;
 mod oom;
 mod process;
@@ -27,6 +28,7 @@ use crate::event::{Correction, EventBody, Tree, events};
 pub use block::BlockCounters;
 pub use cpu::CpuCounters;
 pub use device::{DeviceAccess, DeviceVerdict, device_name};
+pub use limit_writes::{LimitWrite, Writer};
 pub use network::NetworkCounters;
 pub use oom::{LimitScope, OomKill};
 pub use process::{Exit, ProcessCounters};
@@ -54,11 +56,13 @@ pub enum Topic {
     Device,
     /// Who runs on CPUs that one container has for itself. Attached while there are such CPUs.
     ExclusiveCpus,
+    /// Who writes limits of cgroups. Attached only on request.
+    LimitWrites,
 }
 
 impl Topic {
     /// Every topic, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cpu,
         Self::Oom,
         Self::Reclaim,
@@ -68,6 +72,7 @@ impl Topic {
         Self::CgroupLifecycle,
         Self::Device,
         Self::ExclusiveCpus,
+        Self::LimitWrites,
     ];
 
     /// The constant description of the topic.
@@ -82,6 +87,7 @@ impl Topic {
             Self::CgroupLifecycle => &cgroup_lifecycle::TOPIC,
             Self::Device => &device::TOPIC,
             Self::ExclusiveCpus => &exclusive_cpus::TOPIC,
+            Self::LimitWrites => &limit_writes::TOPIC,
         }
     }
 
@@ -99,7 +105,7 @@ impl Topic {
             Self::Process => process::read(cells, slot, counters),
             Self::Network => network::read(cells, slot, counters),
             Self::Block => block::read(cells, slot, counters),
-            Self::Cpu | Self::CgroupLifecycle | Self::Device | Self::ExclusiveCpus => {}
+            Self::Cpu | Self::CgroupLifecycle | Self::Device | Self::ExclusiveCpus | Self::LimitWrites => {}
         }
     }
 }
@@ -197,8 +203,8 @@ events! {
 }
 
 impl EventType {
-    /// The type of event as which a record of this kind is reported; `None` if it only wakes a task of the
-    /// agent.
+    /// The type of event as which a record of this kind is reported; `None` if it is none: it only wakes a
+    /// task of the agent, or is kept for another one's event.
     pub fn of(kind: Kind) -> Option<Self> {
         Some(match kind {
             Kind::Created => Self::CgroupCreated,
@@ -209,13 +215,13 @@ impl EventType {
             Kind::Oom => Self::Oom,
             Kind::Exit => Self::Exit,
             Kind::Device => Self::Device,
-            Kind::Reclaim => return None,
+            Kind::Reclaim | Kind::LimitWrite => return None,
         })
     }
 }
 
-/// The event of a record and the path of the cgroup that it happened to; `None` for records that only wake a
-/// task, and for those of the topic cgroup, which change the tree first (see
+/// The event of a record and the path of the cgroup that it happened to; `None` for records that are no event
+/// ([`EventType::of`]), and for those of the topic cgroup, which change the tree first (see
 /// `nodewarden_observer::registry`).
 pub fn event(record: &Record, tree: &mut dyn Tree) -> Option<(Arc<str>, Detail)> {
     match record {
@@ -227,7 +233,8 @@ pub fn event(record: &Record, tree: &mut dyn Tree) -> Option<(Arc<str>, Detail)>
         | Record::Populated(_)
         | Record::Emptied(_)
         | Record::Moved(_)
-        | Record::Reclaim(_) => None,
+        | Record::Reclaim(_)
+        | Record::LimitWrite(_) => None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`],
-//! [`counters`]), and both joined to one reading ([`sampler`]).
+//! [`counters`]), and both joined to one reading ([`sampler`]). [`limit_writes`]: who has written limits.
 
 #![deny(missing_docs)]
 
@@ -7,6 +7,7 @@ pub mod counters;
 pub mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod limit_writes;
 pub mod registry;
 pub mod sampler;
 pub mod tree;

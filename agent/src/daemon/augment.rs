@@ -57,12 +57,14 @@ pub fn start(
     let events = EventReports::start(context, known.clone());
     let devices = DevicesBeside::start(context, known.clone());
     let (journal, named) = (context.journal.clone(), known.clone());
+    let observer = context.observer.clone();
     let deps = Deps {
         settings: settings.clone(),
         layout: context.observer.facts.layout.clone(),
         pods: known.seen(context.observer.clone()),
         threshold: throttle::threshold(&evictions.thresholds, memory_bytes()),
         report: Box::new(move |report| record(&journal, report, |uid| named.place(uid))),
+        limit_writes: Box::new(move || observer.take_limit_writes()),
         proc: "/proc".into(),
     };
     let engine = Augment::start(deps, ledger)

@@ -15,9 +15,9 @@ use nodewarden_config::{Config, Enforcement, Mode};
 use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::ebpf::{
-    Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, RingReader, Spaces,
+    Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, RingReader, Spaces, attached_at_start,
 };
-use nodewarden_model::{HookState, Topic, TopicStatus};
+use nodewarden_model::{HookState, TopicStatus};
 use nodewarden_observer::counters::TopicsOn;
 use nodewarden_observer::files::Files;
 use nodewarden_observer::registry::Registry;
@@ -87,6 +87,7 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
             Mode::Augment => config.augment.devices != Enforcement::Off,
             Mode::Manage => config.devices.guards(),
         },
+        limit_writes: wants_limit_writes(config),
         empty_programs: config.bench_empty_programs,
         verbose: tracing::enabled!(tracing::Level::DEBUG),
     };
@@ -94,9 +95,14 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
         Ok(loaded) => (Some(loaded), Vec::new()),
         Err(error) => {
             warn!(%error, "no eBPF here: only what the kernel's files show is observed");
-            (None, all_off(&error))
+            (None, all_off(config, &error))
         }
     }
+}
+
+/// Whether changed limits are reported, with who wrote them.
+fn wants_limit_writes(config: &Config) -> bool {
+    config.mode == Mode::Augment && config.augment.events != Enforcement::Off
 }
 
 fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicStatus>) -> Facts {
@@ -113,9 +119,9 @@ fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicSta
 }
 
 /// Every topic off, for the same reason.
-fn all_off(error: &KernelError) -> Vec<TopicStatus> {
+fn all_off(config: &Config, error: &KernelError) -> Vec<TopicStatus> {
     let off = |topic| TopicStatus { topic, state: HookState::Off, reason: error.to_string() };
-    Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request).map(off).collect()
+    attached_at_start(wants_limit_writes(config)).map(off).collect()
 }
 
 /// Which topics count.

@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
-use nodewarden_ebpf_abi::{Kind, Record};
+use nodewarden_ebpf_abi::{Kind, LimitWriteRecord, Record};
 
 use super::names::Names;
 use nodewarden_eviction::Waker;
-use nodewarden_machine::cgroup::{Hierarchy, Layout};
+use nodewarden_machine::cgroup::{Hierarchy, Layout, identify};
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
-    Detail, EventCounts, EventType, HookState, Identity, PodRef, ProgramCost, Snapshot, Topic, TopicStatus,
+    Detail, EventCounts, EventType, HookState, Identity, LimitWrite, PodRef, ProgramCost, Snapshot, Topic,
+    TopicStatus,
 };
+use nodewarden_observer::limit_writes::LimitWrites;
 use nodewarden_observer::registry::{Happened, Registry};
 use nodewarden_observer::sampler::Sampler;
 use nodewarden_observer::tree;
@@ -63,6 +65,8 @@ pub struct Observer {
     untracked: AtomicU64,
     /// Cgroups that the last walk could not account for, see [`tree::Walked::suspects`].
     suspects: Mutex<HashSet<(usize, u64)>>,
+    /// Who has written limits of cgroups. Stays empty unless mode augment reports changed limits.
+    limit_writes: Mutex<LimitWrites>,
     latest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
 }
 
@@ -113,6 +117,7 @@ impl Observer {
             reported_lost: Mutex::new([0; Kind::COUNT]),
             untracked: AtomicU64::new(0),
             suspects: Mutex::default(),
+            limit_writes: Mutex::default(),
             latest: Mutex::new(None),
         }
     }
@@ -127,6 +132,7 @@ impl Observer {
         match record {
             Record::Oom(_) => self.eviction.wake("eBPF OOM"),
             Record::Reclaim(_) => self.eviction.wake("eBPF reclaim"),
+            Record::LimitWrite(write) => return self.keep(write),
             _ => {}
         }
         let time = MonotonicClock::at(record.header().time_ns);
@@ -140,6 +146,23 @@ impl Observer {
             }
             self.record(happened);
         }
+    }
+
+    /// Keeps a write to a limit, with the path and the pod of the writer's cgroup: both may be gone when it is asked for.
+    fn keep(&self, record: &LimitWriteRecord) {
+        let of_memory = self.facts.spaces.memory;
+        let path =
+            of_memory.and_then(|space| self.registry.lock().path(space, record.writer_cgroup).cloned());
+        let pod = path.as_deref().and_then(|path| pod_ref(&self.names.name(&Arc::new(identify(path)))));
+        let path = path.map(|path| path.to_string()).unwrap_or_default();
+        if let Some(write) = LimitWrite::of(record, path, pod) {
+            self.limit_writes.lock().add(write);
+        }
+    }
+
+    /// Takes the writes to limits of cgroups since the last call, oldest first.
+    pub fn take_limit_writes(&self) -> Vec<LimitWrite> {
+        self.limit_writes.lock().take()
     }
 
     /// Writes it into the journal, with the pod that its cgroup belongs to.

@@ -32,6 +32,8 @@ records! {
     Device(DeviceRecord);
     /// A task has to reclaim memory itself. There is at most one record in a few milliseconds.
     Reclaim(ReclaimRecord);
+    /// A process writes a limit of a cgroup. The kernel may still refuse the value.
+    LimitWrite(LimitWriteRecord);
 }
 
 // ---- cpu
@@ -277,9 +279,60 @@ pub struct DeviceRecord {
     pub command: [u8; COMMAND_LEN],
 }
 
+// ---- limit_writes
+
+/// Files of cgroups whose writes are recorded: those whose values mode augment compares with the pods' specs.
+pub const LIMIT_FILES: [&str; 4] = ["memory.max", "memory.limit_in_bytes", "cpu.max", "cpu.cfs_quota_us"];
+
+/// Words of a file's name that the program compares: the longest of `LIMIT_FILES` with the zero that ends it.
+pub const LIMIT_FILE_WORDS: usize = 3;
+
+/// The name of a file in `LIMIT_FILES`, filled up with zeros.
+pub const fn limit_file_words(name: &str) -> [u64; LIMIT_FILE_WORDS] {
+    let (bytes, mut words, mut at) = (name.as_bytes(), [[0u8; 8]; LIMIT_FILE_WORDS], 0);
+    assert!(bytes.len() < LIMIT_FILE_WORDS * 8);
+    while at < bytes.len() {
+        words[at / 8][at % 8] = bytes[at];
+        at += 1;
+    }
+    [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1]), u64::from_ne_bytes(words[2])]
+}
+
+/// Bytes of what is written, with the terminating zero. A longer text is cut.
+pub const LIMIT_TEXT_LEN: usize = 32;
+
+/// `Kind::LimitWrite`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LimitWriteRecord {
+    /// The cgroup whose file is written.
+    pub header: Header,
+    /// Kernel id of the writer's cgroup in the memory controller's hierarchy; 0 if it cannot be read.
+    pub writer_cgroup: u64,
+    /// The process that writes.
+    pub pid: u32,
+    /// The file: an index of `LIMIT_FILES`.
+    pub file: u32,
+    /// The writer's command.
+    pub command: [u8; COMMAND_LEN],
+    /// What is written, ended by a zero.
+    pub text: [u8; LIMIT_TEXT_LEN],
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_files_are_compared_whole() {
+        for (i, name) in LIMIT_FILES.iter().enumerate() {
+            let bytes = limit_file_words(name).map(u64::to_ne_bytes);
+            assert!(bytes.as_flattened().starts_with(name.as_bytes()), "{name}");
+            assert_eq!(bytes.as_flattened()[name.len()], 0, "{name}");
+            let same = LIMIT_FILES.iter().filter(|other| limit_file_words(other) == limit_file_words(name));
+            assert_eq!(same.count(), 1, "{i}");
+        }
+    }
 
     #[test]
     fn short_and_foreign_bytes_are_refused() {

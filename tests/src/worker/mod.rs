@@ -101,6 +101,8 @@ enum Work {
     TcpSend { port: u16, bytes: u64 },
     /// Writes blocks without the page cache
     WriteDirect { path: PathBuf, blocks: u32, block_bytes: usize },
+    /// Writes a text to a file and ends at once
+    WriteText { path: PathBuf, text: String },
     /// Writes settings through the ledger of mode augment and kills itself at a step
     Ledger(ledger::LedgerWriter),
     /// Opens a device in one cgroup after the other and reports the times
@@ -135,6 +137,10 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::Sleep => {}
         Work::Ledger(writer) => {
             writer.run()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Work::WriteText { path, text } => {
+            std::fs::write(&path, text).map_err(|source| WorkError::File { path, source })?;
             return Ok(ExitCode::SUCCESS);
         }
         Work::Exit { code } => return Ok(ExitCode::from(code)),

@@ -44,6 +44,8 @@ pub struct LoadOptions {
     pub unified: Option<PathBuf>,
     /// Whether the tables have room for pods whose device access is controlled, see `Kernel::attach_devices`.
     pub devices: bool,
+    /// Whether writes to limits of cgroups are recorded (topic limit_writes).
+    pub limit_writes: bool,
     /// Whether the empty programs of the benchmark are attached too.
     pub empty_programs: bool,
     /// Whether the programs' own messages are logged (aya-log).
@@ -137,6 +139,7 @@ impl Kernel {
         let memcg = symbols.memcg_out_of_memory.unwrap_or_default();
         let kill = symbols.oom_kill_process.unwrap_or_default();
         let verbose = u32::from(options.verbose);
+        let own = std::process::id();
 
         let mut loader = EbpfLoader::new();
         loader.btf(Some(&btf)).verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS);
@@ -176,6 +179,7 @@ impl Kernel {
             .override_global("SYM_MEMCG_OOM_END", &memcg.end, true)
             .override_global("SYM_OOM_KILL", &kill.start, true)
             .override_global("SYM_OOM_KILL_END", &kill.end, true)
+            .override_global("OWN_TGID", &own, true)
             .override_global("VERBOSE", &verbose, true);
         let mut ebpf = loader.load(OBJECT)?;
         drop(loader);
@@ -223,7 +227,8 @@ impl Kernel {
     }
 
     fn attach_where(&mut self, wanted: impl Fn(Topic) -> bool) {
-        for topic in Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request && wanted(*topic)) {
+        let limit_writes = self.options.limit_writes;
+        for topic in attached_at_start(limit_writes).filter(|topic| wanted(*topic)) {
             for program in topic.spec().programs {
                 self.attach_one(topic, program);
             }
@@ -259,9 +264,9 @@ impl Kernel {
         missing.then(|| format!("no {} cgroup hierarchy is mounted", space.name()))
     }
 
-    /// State of each topic except those that are attached on request: attaching one returns its outcome.
+    /// State of each topic that is attached at the start. Attaching another one returns its outcome.
     pub fn topics(&self) -> Vec<TopicStatus> {
-        let topics = Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request);
+        let topics = attached_at_start(self.options.limit_writes);
         let degraded = |topic| self.oom_degraded.as_deref().filter(|_| topic == Topic::Oom);
         topics.map(|topic| programs::status(topic, &self.attached, degraded(topic))).collect()
     }
@@ -298,6 +303,12 @@ impl Kernel {
             logger.flush();
         }
     }
+}
+
+/// The topics that are attached at the start: all but those on request. `limit_writes`: that one is asked for.
+pub fn attached_at_start(limit_writes: bool) -> impl Iterator<Item = Topic> {
+    let asked = move |topic: Topic| topic == Topic::LimitWrites && limit_writes;
+    Topic::ALL.into_iter().filter(move |topic| !topic.spec().on_request || asked(*topic))
 }
 
 pub(super) fn possible_cpus() -> Result<u32, KernelError> {

@@ -34,7 +34,7 @@ pub use devices::DeviceTables;
 pub use error::KernelError;
 pub use exclusive_cpus::{CpuReading, ExclusiveCpus, ExclusiveCpusError, OwnerCgroup};
 pub use layout::Layout;
-pub use load::{Kernel, LoadOptions, Loaded, allow_locked_memory, names_oom_victims};
+pub use load::{Kernel, LoadOptions, Loaded, allow_locked_memory, attached_at_start, names_oom_victims};
 pub use ring::{RingReader, raise_priority};
 pub use slots::SlotPool;
 pub use spaces::Spaces;

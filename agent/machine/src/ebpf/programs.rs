@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, ProgramError};
+use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, KProbe, ProgramError};
 use aya::{Btf, Ebpf};
 
 use nodewarden_model::{Hook, HookState, Program, Topic, TopicStatus};
@@ -32,6 +32,12 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &Program, unified: Option<&Path>
     match hook {
         Hook::Tracepoint(name) => {
             load_tracepoint(ebpf, btf, spec, name)?.attach().map_err(|e| explain("attach", &e))?;
+        }
+        Hook::Function(name) => {
+            let program: &mut KProbe =
+                named(ebpf, spec)?.try_into().map_err(|e| explain("wrong kind", &e))?;
+            program.load().map_err(|e| explain("load", &e))?;
+            program.attach(name, 0).map_err(|e| explain("attach", &e))?;
         }
         Hook::Ingress | Hook::Egress => {
             let root = unified.ok_or_else(|| format!("{hook}: no cgroup2 file system is mounted"))?;

@@ -95,7 +95,7 @@ pub const NEEDS: &[Need] = &[
 /// What is needed only until the agent has started.
 pub const START: &[(Capability, &str)] = &[
     (CapBpf, "load the kernel programs"),
-    (CapPerfmon, "attach them to tracepoints"),
+    (CapPerfmon, "attach them to tracepoints, and in mode augment to a function"),
     (CapNetAdmin, "attach them to a cgroup's network hooks"),
     (CapSysAdmin, "switch on the kernel's statistics of programs' run times"),
     (CapSysResource, "raise its own limits (locked memory, open files)"),

@@ -1,7 +1,9 @@
 //! Topic cgroup: cgroups that are created, removed, populated and emptied, and processes moved between them.
 //! Its events change which cgroups are known, see `nodewarden_observer::registry`.
 
-use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID, TASK_COMM, TASK_TGID};
+use super::fields::{
+    CGROUP_KN, CGROUP_ROOT, CSS_CGROUP, KN_ID, KN_NAME, ROOT_HIERARCHY, TASK_COMM, TASK_TGID,
+};
 use super::spec::Argument::{self, Any, Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
 
@@ -15,11 +17,11 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         TASK_COMM,
         CSS_CGROUP,
         CGROUP_KN,
-        field("OFF_CGROUP_ROOT", &["cgroup.root"]),
+        CGROUP_ROOT,
         field("OFF_CGROUP_SELF_PARENT", &["cgroup.self.parent"]),
-        field("OFF_ROOT_HIERARCHY", &["cgroup_root.hierarchy_id"]),
+        ROOT_HIERARCHY,
         KN_ID,
-        field("OFF_KN_NAME", &["kernfs_node.name"]),
+        KN_NAME,
     ],
     programs: &[
         Program::at("cgroup_mkdir", "cgroup_mkdir").reading(&[Pointer("cgroup")]),

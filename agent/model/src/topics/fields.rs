@@ -15,4 +15,7 @@ pub(super) const CSSET_DFL: Need = field("OFF_CSSET_DFL", &["css_set.dfl_cgrp"])
 pub(super) const CSS_CGROUP: Need = field("OFF_CSS_CGROUP", &["cgroup_subsys_state.cgroup"]);
 pub(super) const CGROUP_KN: Need = field("OFF_CGROUP_KN", &["cgroup.kn"]);
 pub(super) const CGROUP_LEVEL: Need = field("OFF_CGROUP_LEVEL", &["cgroup.level"]);
+pub(super) const CGROUP_ROOT: Need = field("OFF_CGROUP_ROOT", &["cgroup.root"]);
+pub(super) const ROOT_HIERARCHY: Need = field("OFF_ROOT_HIERARCHY", &["cgroup_root.hierarchy_id"]);
+pub(super) const KN_NAME: Need = field("OFF_KN_NAME", &["kernfs_node.name"]);
 pub(super) const KN_ID: Need = field("OFF_KN_ID", &["kernfs_node.id"]);

@@ -29,7 +29,7 @@ pub struct TopicSpec {
     pub put: fn(&KernelCounters, &mut proto::Cgroup),
     /// How many events it has counted, to show how many happened in cgroups without counters of their own.
     pub events: fn(&KernelCounters) -> u64,
-    /// Whether its programs are attached separately and only if the configuration asks for it.
+    /// Whether its programs are attached only if the configuration asks for it.
     pub on_request: bool,
 }
 
@@ -102,6 +102,8 @@ pub(super) const fn field(global: &'static str, paths: &'static [&'static str]) 
 pub enum Hook {
     /// A BTF tracepoint (kernel 5.5).
     Tracepoint(&'static str),
+    /// The begin of a function, by a kprobe (`CONFIG_KPROBES`).
+    Function(&'static str),
     /// Packets that sockets below the unified root receive (kernel 4.10; links since 5.7).
     Ingress,
     /// Packets that sockets below the unified root send.
@@ -114,6 +116,7 @@ impl fmt::Display for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tracepoint(name) => write!(f, "tp_btf/{name}"),
+            Self::Function(name) => write!(f, "kprobe/{name}"),
             Self::Ingress => f.write_str("cgroup_skb/ingress"),
             Self::Egress => f.write_str("cgroup_skb/egress"),
             Self::Device => f.write_str("cgroup_device"),

@@ -2,6 +2,7 @@
 //! ledger, or only says what it would write.
 
 mod gather;
+mod limit_text;
 mod limits;
 mod report;
 mod round;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use nodewarden_config::AugmentSettings;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_manifest::{Pod, QosClass};
+use nodewarden_model::LimitWrite;
 use nodewarden_tasks::parts::{self, Part};
 
 use crate::ledger::Ledger;
@@ -63,6 +65,8 @@ pub struct Deps {
     pub threshold: u64,
     /// Takes what was done or would have been.
     pub report: Box<dyn Fn(Report) + Send>,
+    /// Takes the writes to limits of cgroups since the last call, oldest first.
+    pub limit_writes: Box<dyn Fn() -> Vec<LimitWrite> + Send>,
     /// `/proc`, or what stands for it.
     pub proc: PathBuf,
 }

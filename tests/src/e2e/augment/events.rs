@@ -1,13 +1,15 @@
 //! Kubernetes Events about what no component of Kubernetes reports.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::fixture::{Augmented, NEEDS};
+use super::fixture::{Augmented, NEEDS, QUOTA_US};
 use crate::e2e::pressure::fixture::metric;
 use crate::e2e::support::{MIB, die_of_memory, eventually, kill_victims};
+use crate::fixture::{Group, Worker};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -33,6 +35,9 @@ pub const TESTS: &[Test] = &[
 ];
 
 const ONLY_EVENTS: &str = "events: Enforce, protection: Off, memoryHigh: Off, cpuIdle: Off, cpuBurst: Off";
+
+/// Is there where the kernel has kprobes.
+const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
 
 /// A kill has an Event within a second; many kills have few requests, and are counted exactly.
 fn oom(context: &Context) -> Result<(), Failure> {
@@ -108,22 +113,54 @@ fn wait_followed(node: &Augmented<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Somebody changes a limit although the spec is as it was.
+/// Somebody changes limits although the spec is as it was. Who it was is said where the kernel lets the agent see it.
 fn limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
-    let _agent = node.start(ONLY_EVENTS, &context.temp.join("state"))?;
+    let agent = node.start(ONLY_EVENTS, &context.temp.join("state"))?;
+    let status = agent.client()?.status()?;
+    let topic = status.topics.iter().find(|topic| topic.topic == "limit_writes");
+    let topic = topic.ok_or_else(|| Failure::Unexpected("the topic limit_writes is not shown".into()))?;
+    let sees = topic.state == "on";
+    ensure!(sees || !topic.reason.is_empty(), "the topic limit_writes is {} without a reason", topic.state);
+    ensure!(sees || !Path::new(KPROBES).exists(), "not seen although there are kprobes: {}", topic.reason);
     // A cgroup that is just being made gets its limits one after the other.
-    std::thread::sleep(node.wait(17));
-    node.limited.limit_memory(64 * MIB)?;
-    let event = eventually(node.wait(20), "there is no Event of the changed limit", || {
-        Ok(of(&node, "LimitChanged").pop())
+    std::thread::sleep(Duration::from_secs(17) + node.wait(1));
+    let writer = node.child("writer")?;
+    let (memory, cpu) = (node.limited.hierarchy("memory")?, node.container.hierarchy("cpu")?);
+    let limit = if memory.v2 { "memory.max" } else { "memory.limit_in_bytes" };
+    let quota = if cpu.v2 { "cpu.max" } else { "cpu.cfs_quota_us" };
+    let of_pod = other_writes(context, &writer, "64M", &node.limited.directory(memory).join(limit))?;
+    let of_container = other_writes(context, &writer, "40000", &node.container.directory(cpu).join(quota))?;
+    let events = eventually(node.wait(20), "there are no Events of the changed limits", || {
+        let events = of(&node, "LimitChanged");
+        Ok((events.len() >= 2).then_some(events))
     })?;
-    let message = event["message"].as_str().unwrap_or_default();
-    ensure!(message.contains("was no limit and is 67108864 now"), "message: {message}");
-    ensure_eq!(event["involvedObject"]["name"], "limited", "the pod");
+    for (change, who) in [
+        (format!("{limit} of {} was no limit and is 67108864 now", node.limited.path()), of_pod),
+        (format!("{quota} of {} was {QUOTA_US} and is 40000 now", node.container.path()), of_container),
+    ] {
+        let by = if sees { format!(", written by {who}") } else { String::new() };
+        let expected = format!("{change}{by}, although the pod's spec has not changed");
+        let found = events.iter().find(|event| event["message"] == *expected);
+        let event = found.ok_or_else(|| Failure::Unexpected(format!("no {expected:?} in {events:?}")))?;
+        ensure_eq!(event["involvedObject"]["name"], "limited", "the pod");
+    }
     std::thread::sleep(Duration::from_secs(6));
-    ensure_eq!(of(&node, "LimitChanged").len(), 1, "Events");
+    ensure_eq!(of(&node, "LimitChanged").len(), 2, "Events");
     Ok(())
+}
+
+/// Has a process in this cgroup write a file and end at once. Returns how the agent names it.
+fn other_writes(context: &Context, group: &Group, text: &str, file: &Path) -> Result<String, Failure> {
+    let path = file.display().to_string();
+    let mut other = Worker::spawn(context, Some(group), &["write-text", &path, text])?;
+    let pid = other.pid();
+    let comm = format!("/proc/{pid}/comm");
+    let command = std::fs::read_to_string(&comm).map_err(Failure::file(&comm))?;
+    other.go()?;
+    let status = other.wait(context.patiently(5))?;
+    ensure!(status.success(), "writing {text:?} to {path}: {status}");
+    Ok(format!("{} (pid {pid}, cgroup {})", command.trim(), group.path()))
 }
 
 fn of(node: &Augmented<'_>, reason: &str) -> Vec<Value> {

@@ -124,6 +124,11 @@ impl<'c> Augmented<'c> {
         self.api.create_pod(NODE, pod);
     }
 
+    /// A cgroup beside the pods.
+    pub fn child(&self, name: &str) -> Result<Group, Failure> {
+        Ok(self.root.child(name)?)
+    }
+
     /// The options of an agent with these settings and this state directory.
     pub fn options(&self, settings: &str, state: &Path) -> AgentOptions {
         let arguments = ["--mode", "augment", "--kubeconfig"].map(str::to_owned);

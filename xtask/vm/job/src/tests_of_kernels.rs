@@ -36,6 +36,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "hierarchy_matches_kubelet",
     "drift_is_corrected",
     "memory_limit_below_usage_is_deferred",
+    "augment_event_of_a_changed_limit",
 ];
 
 /// Those whose outcome systemd of its guest can change, and a few that show that the kernel programs work there: for guests

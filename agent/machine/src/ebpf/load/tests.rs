@@ -29,6 +29,7 @@ fn load(tree: &TestTree) -> Option<Loaded> {
         ring_bytes: 1 << 16,
         unified: None,
         devices: false,
+        limit_writes: false,
         empty_programs: false,
         verbose: false,
     };

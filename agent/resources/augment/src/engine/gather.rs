@@ -9,6 +9,7 @@ use nodewarden_machine::cgroup::{Controller, Layout, Version, join};
 use nodewarden_manifest::{Pod, Resources};
 
 use super::SeenPod;
+use super::limit_text::NO_LIMIT;
 use super::limits::Limit;
 use crate::ledger::machine::{Files, Machine};
 use crate::policy::Policy;
@@ -168,9 +169,6 @@ pub fn limits(layout: &Layout, pods: &[SeenPod]) -> Vec<Limit> {
     all
 }
 
-/// From here on v1 has no limit.
-const NO_LIMIT_V1: u64 = i64::MAX as u64 / 2;
-
 fn memory_limit(layout: &Layout, cgroup: &str) -> Option<(&'static str, u64, Option<u64>)> {
     let (directory, version) = directory(layout, Controller::Memory, cgroup)?;
     let file = match version {
@@ -178,7 +176,7 @@ fn memory_limit(layout: &Layout, cgroup: &str) -> Option<(&'static str, u64, Opt
         Version::V2 => "memory.max",
     };
     let (text, identity) = Files.read(&Place::new(&directory, file)).ok()??;
-    Some((file, identity, text.parse().ok().filter(|bytes| *bytes < NO_LIMIT_V1)))
+    Some((file, identity, text.parse().ok().filter(|bytes| *bytes < NO_LIMIT)))
 }
 
 fn cpu_limit(layout: &Layout, cgroup: &str) -> Option<(&'static str, u64, Option<u64>, u64)> {

@@ -1,6 +1,11 @@
-//! Limits that changed although the pod's spec did not: pure.
+//! Limits that changed although the pod's spec did not, and who wrote them: pure.
 
 use std::collections::BTreeMap;
+
+use nodewarden_machine::page::page_bytes;
+use nodewarden_model::{LimitWrite, Writer};
+
+use super::limit_text::sets;
 
 /// A limit of a cgroup now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,29 +37,62 @@ pub struct Changed {
     pub now: Limit,
     /// What it was.
     pub before: Option<u64>,
+    /// Who wrote it; `None` where that was not seen.
+    pub writer: Option<Writer>,
+}
+
+impl Changed {
+    /// A sentence.
+    pub fn message(&self) -> String {
+        let Self { now, before, writer } = self;
+        let shown = |value: Option<u64>| value.map_or("no limit".to_owned(), |value| value.to_string());
+        let by = writer.as_ref().map(|writer| format!(", written by {}", writer.describe()));
+        format!(
+            "{} of {} was {} and is {} now{}, although the pod's spec has not changed",
+            now.file,
+            now.cgroup,
+            shown(*before),
+            shown(now.value),
+            by.unwrap_or_default()
+        )
+    }
 }
 
 /// The limits as they were read last.
 #[derive(Debug, Clone, Default)]
 pub struct LimitWatch {
     known: BTreeMap<(String, &'static str), Limit>,
+    /// The writes that were seen before the last reading, oldest first: one of them may have come just after it.
+    writes: Vec<LimitWrite>,
 }
 
 impl LimitWatch {
     /// Takes a reading of all limits; returns those that changed without the spec. A kubelet that resizes a pod sets what
-    /// the spec says, which may be long after the spec was changed.
-    pub fn update(&mut self, now: Vec<Limit>) -> Vec<Changed> {
+    /// the spec says, which may be long after the spec was changed. `writes`: those since the last call, oldest first.
+    pub fn update(&mut self, now: Vec<Limit>, writes: Vec<LimitWrite>) -> Vec<Changed> {
+        let recent: Vec<LimitWrite> = std::mem::replace(&mut self.writes, writes.clone());
+        let recent = || recent.iter().chain(&writes);
         let before = std::mem::take(&mut self.known);
         let mut changed = Vec::new();
         for limit in now {
             let key = (limit.cgroup.clone(), limit.file);
             if let Some(before) = before.get(&key).filter(|before| is_drift(before, &limit)) {
-                changed.push(Changed { now: limit.clone(), before: before.value });
+                let writer = writer(recent(), &limit);
+                changed.push(Changed { now: limit.clone(), before: before.value, writer });
             }
             self.known.insert(key, limit);
         }
         changed
     }
+}
+
+/// Who wrote this value last. A write of another value is none of it: the kernel refused it, or it was overwritten.
+fn writer<'a>(writes: impl DoubleEndedIterator<Item = &'a LimitWrite>, now: &Limit) -> Option<Writer> {
+    let is_it = |write: &&LimitWrite| {
+        (write.cgroup, write.file) == (now.identity, now.file)
+            && sets(&write.text, now.file, now.value, page_bytes())
+    };
+    writes.rev().find(is_it).map(|write| write.writer.clone())
 }
 
 fn is_drift(before: &Limit, now: &Limit) -> bool {
@@ -85,8 +123,8 @@ mod tests {
     fn only_what_neither_the_spec_nor_a_new_cgroup_explains_is_a_change_by_others() {
         let of = |before: Limit, now: Limit| {
             let mut watch = LimitWatch::default();
-            assert_eq!(watch.update(vec![before]), []);
-            watch.update(vec![now]).len()
+            assert_eq!(watch.update(vec![before], Vec::new()), []);
+            watch.update(vec![now], Vec::new()).len()
         };
         let own = || limit(Some(100));
         assert_eq!(of(own(), own()), 0);
@@ -103,9 +141,55 @@ mod tests {
     fn a_change_is_reported_once_and_back_again_is_none() {
         let mut watch = LimitWatch::default();
         let counts: Vec<usize> = [Some(100), Some(200), Some(200), Some(100), None]
-            .map(|value| watch.update(vec![limit(value)]).len())
+            .map(|value| watch.update(vec![limit(value)], Vec::new()).len())
             .to_vec();
         assert_eq!(counts, [0, 1, 0, 0, 1]);
-        assert_eq!(watch.update(Vec::new()), []);
+        assert_eq!(watch.update(Vec::new(), Vec::new()), []);
+    }
+
+    fn write(cgroup: u64, file: &'static str, text: &str, pid: u32) -> LimitWrite {
+        let writer = Writer { pid, command: "sh".into(), ..Writer::default() };
+        LimitWrite { cgroup, file, text: text.into(), writer }
+    }
+
+    #[test]
+    fn the_last_one_who_wrote_the_value_is_the_writer() {
+        let pid = |earlier: Vec<LimitWrite>, later: Vec<LimitWrite>| {
+            let mut watch = LimitWatch::default();
+            watch.update(vec![limit(Some(100))], earlier);
+            let changed = watch.update(vec![limit(Some(8192))], later);
+            changed[0].writer.as_ref().map(|writer| writer.pid)
+        };
+        let right = |pid| write(7, "memory.max", "8192", pid);
+        assert_eq!(pid(vec![], vec![]), None);
+        assert_eq!(pid(vec![], vec![right(1), right(2)]), Some(2));
+        assert_eq!(pid(vec![right(1)], vec![]), Some(1), "just after the reading");
+        assert_eq!(pid(vec![], vec![right(1), write(7, "memory.max", "4096", 2)]), Some(1), "refused");
+        for other in [
+            write(8, "memory.max", "8192", 1),
+            write(7, "cpu.max", "8192", 1),
+            write(7, "memory.max", "4096", 1),
+            write(7, "memory.max", "x", 1),
+        ] {
+            assert_eq!(pid(vec![], vec![other.clone()]), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn writes_before_the_reading_before_are_forgotten() {
+        let mut watch = LimitWatch::default();
+        watch.update(vec![limit(Some(100))], vec![write(7, "memory.max", "8192", 1)]);
+        watch.update(vec![limit(Some(100))], Vec::new());
+        assert_eq!(watch.update(vec![limit(Some(8192))], Vec::new())[0].writer, None);
+    }
+
+    #[test]
+    fn the_message_names_the_writer_where_it_is_known() {
+        let writer = write(7, "memory.max", "", 9).writer;
+        let changed = |writer| Changed { now: limit(None), before: Some(100), writer };
+        let start = "memory.max of /kubepods/podu/c was 100 and is no limit now";
+        let end = ", although the pod's spec has not changed";
+        assert_eq!(changed(None).message(), format!("{start}{end}"));
+        assert_eq!(changed(Some(writer)).message(), format!("{start}, written by sh (pid 9){end}"));
     }
 }

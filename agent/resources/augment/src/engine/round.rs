@@ -10,7 +10,7 @@ use nodewarden_metrics::Own;
 use strum::IntoEnumIterator;
 
 use super::gather;
-use super::limits::{Changed, LimitWatch};
+use super::limits::LimitWatch;
 use super::report::{self, Report};
 use super::{Deps, SeenPod};
 use crate::incident::reason;
@@ -185,16 +185,12 @@ impl Rounds {
         if self.deps.settings.events == Enforcement::Off {
             return;
         }
-        for Changed { now, before } in self.limits.update(gather::limits(&self.deps.layout, pods)) {
-            let shown = |value: Option<u64>| value.map_or("no limit".to_owned(), |value| value.to_string());
-            let message = format!(
-                "{} of {} was {} and is {} now, although the pod's spec has not changed",
-                now.file,
-                now.cgroup,
-                shown(before),
-                shown(now.value)
-            );
-            let (pod, container) = (now.pod, now.container);
+        // In this order: a value that was read has been written before the writes are taken.
+        let limits = gather::limits(&self.deps.layout, pods);
+        let writes = (self.deps.limit_writes)();
+        for changed in self.limits.update(limits, writes) {
+            let message = changed.message();
+            let (pod, container) = (changed.now.pod, changed.now.container);
             (self.deps.report)(Report { pod, container, reason: reason::LIMIT, message });
         }
     }

@@ -117,6 +117,7 @@ fn load(tree: &TestTree) -> Option<Loaded> {
         ring_bytes: 1 << 16,
         unified: Some(unified.mount.clone()),
         devices: true,
+        limit_writes: false,
         empty_programs: false,
         verbose: false,
     };
