@@ -10,7 +10,7 @@ use super::fixture::{Augmented, NEEDS, QUOTA_US, limited_uid};
 use crate::e2e::pressure::fixture::{metric, output_of};
 use crate::e2e::support::{MIB, die_of_memory, eventually, kill_victims};
 use crate::fixture::{Group, Worker};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Capability, Context, Failure, REPORTED, Test};
 use crate::{ensure, ensure_eq};
 
 /// What measures a time below a second, and makes hundreds of kills.
@@ -123,6 +123,7 @@ fn limit(context: &Context) -> Result<(), Failure> {
     let sees = topic.state == "on";
     ensure!(sees || !topic.reason.is_empty(), "the topic limit_writes is {} without a reason", topic.state);
     ensure!(sees || !Path::new(KPROBES).exists(), "not seen although there are kprobes: {}", topic.reason);
+    println!("{REPORTED}who writes limits is {}", if sees { "seen" } else { &topic.reason });
     // A cgroup that is just being made gets its limits one after the other.
     std::thread::sleep(Duration::from_secs(17) + node.wait(1));
     let writer = node.child("writer")?;
