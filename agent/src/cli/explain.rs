@@ -1,6 +1,7 @@
 //! `nodewarden explain`: prints eviction and preemption decisions and what led to them.
 
 mod devices;
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,8 @@ trigger and its duration. OVER is the usage above the request, which the ranking
 compares first. Pods without a number are exempt because they are critical.
 
 With POD, the pod's devices come first, with those that it has lost, and its
-accesses to devices that it was not given. Only decisions that chose this pod are shown; --considered adds those
+accesses to devices that it was not given; then the last limits of it that
+somebody else changed, with who it was (mode augment). Only decisions that chose this pod are shown; --considered adds those
 in which it was a candidate and was not chosen. The agent keeps the last 256
 decisions, also across restarts. In mode observe no pod is evicted; a decision
 then shows what mode manage would have done.
@@ -77,16 +79,17 @@ pub async fn run(args: ExplainArgs) -> Result<(), CliError> {
     let request = ListDecisionsRequest { pod: pod.clone(), considered: args.considered, limit };
     let answer =
         client::pressure(channel.clone()).list_decisions(request).await.map_err(&refused)?.into_inner();
-    let (pods, devices) = match pod.is_empty() {
-        true => (Vec::new(), String::new()),
+    let (pods, devices, limits) = match pod.is_empty() {
+        true => (Vec::new(), String::new(), String::new()),
         false => {
             let request = ListPodsRequest { pod: pod.clone(), ..ListPodsRequest::default() };
             let pods = client::pods(channel.clone()).list(request).await.map_err(&refused)?.into_inner().pods;
-            let devices = client::service(channel).list_devices(ListDevicesRequest {}).await;
-            (pods, devices::of_pod(&pod, &devices.map_err(&refused)?.into_inner()))
+            let devices = client::service(channel.clone()).list_devices(ListDevicesRequest {}).await;
+            let devices = devices::of_pod(&pod, &devices.map_err(&refused)?.into_inner());
+            (pods, devices, limits::of_pod(&pod, channel).await?)
         }
     };
-    let explanation = Explanation { devices, ..Explanation::new(pod, args.considered, answer, pods) };
+    let explanation = Explanation { devices, limits, ..Explanation::new(pod, args.considered, answer, pods) };
     let text = match args.output {
         Output::Text => explanation.text(args.all, Timestamp::now()),
         Output::Json => format!("{}\n", explanation.json()),
@@ -106,6 +109,8 @@ struct Explanation {
     pods: Vec<Pod>,
     /// What is to be said of its devices.
     devices: String,
+    /// Which of its limits were changed by others.
+    limits: String,
 }
 
 impl Explanation {
@@ -118,6 +123,7 @@ impl Explanation {
             considered: answer.considered,
             pods,
             devices: String::new(),
+            limits: String::new(),
         }
     }
 
@@ -126,7 +132,8 @@ impl Explanation {
         if !self.pods.is_empty() {
             parts.push(self.pods.iter().map(state).collect());
         }
-        parts.extend(Some(self.devices.clone()).filter(|devices| !devices.is_empty()));
+        let of_pod = [&self.devices, &self.limits].into_iter();
+        parts.extend(of_pod.filter(|text| !text.is_empty()).cloned());
         let detail = Detail { all, pod: Some(self.pod.as_str()).filter(|pod| !pod.is_empty()) };
         parts.extend(self.decisions.iter().map(|own| decision::text(own, detail, now)));
         let mut end = String::new();

@@ -20,6 +20,7 @@ fn explanation(pod: &str, decisions: &[Arc<Decision>], total: u32, considered: u
         considered,
         pods: Vec::new(),
         devices: String::new(),
+        limits: String::new(),
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::fixture::{Augmented, NEEDS, QUOTA_US};
-use crate::e2e::pressure::fixture::metric;
+use super::fixture::{Augmented, NEEDS, QUOTA_US, limited_uid};
+use crate::e2e::pressure::fixture::{metric, output_of};
 use crate::e2e::support::{MIB, die_of_memory, eventually, kill_victims};
 use crate::fixture::{Group, Worker};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Capability, Context, Failure, REPORTED, Test};
 use crate::{ensure, ensure_eq};
 
 /// What measures a time below a second, and makes hundreds of kills.
@@ -51,7 +51,7 @@ fn oom(context: &Context) -> Result<(), Failure> {
         eventually(node.wait(5), "there is no Event of the kill", || Ok(of(&node, "OOMKilling").pop()))?;
     ensure!(seen.elapsed() < node.wait(1), "the Event came {:?} after the death", seen.elapsed());
     ensure_eq!(event["involvedObject"]["name"], "limited", "the pod: {event}");
-    ensure_eq!(event["involvedObject"]["uid"], super::fixture::limited_uid(), "its uid");
+    ensure_eq!(event["involvedObject"]["uid"], limited_uid(), "its uid");
     ensure_eq!(event["source"]["component"], "nodewarden", "who reports");
     let message = event["message"].as_str().unwrap_or_default();
     ensure!(
@@ -123,6 +123,7 @@ fn limit(context: &Context) -> Result<(), Failure> {
     let sees = topic.state == "on";
     ensure!(sees || !topic.reason.is_empty(), "the topic limit_writes is {} without a reason", topic.state);
     ensure!(sees || !Path::new(KPROBES).exists(), "not seen although there are kprobes: {}", topic.reason);
+    println!("{REPORTED}who writes limits is {}", if sees { "seen" } else { &topic.reason });
     // A cgroup that is just being made gets its limits one after the other.
     std::thread::sleep(Duration::from_secs(17) + node.wait(1));
     let writer = node.child("writer")?;
@@ -135,6 +136,7 @@ fn limit(context: &Context) -> Result<(), Failure> {
         let events = of(&node, "LimitChanged");
         Ok((events.len() >= 2).then_some(events))
     })?;
+    let explained = output_of(&agent, &["explain", &limited_uid()])?;
     for (change, who) in [
         (format!("{limit} of {} was no limit and is 67108864 now", node.limited.path()), of_pod),
         (format!("{quota} of {} was {QUOTA_US} and is 40000 now", node.container.path()), of_container),
@@ -144,6 +146,7 @@ fn limit(context: &Context) -> Result<(), Failure> {
         let found = events.iter().find(|event| event["message"] == *expected);
         let event = found.ok_or_else(|| Failure::Unexpected(format!("no {expected:?} in {events:?}")))?;
         ensure_eq!(event["involvedObject"]["name"], "limited", "the pod");
+        ensure!(explained.contains(&expected), "explained without {expected:?}: {explained}");
     }
     std::thread::sleep(Duration::from_secs(6));
     ensure_eq!(of(&node, "LimitChanged").len(), 2, "Events");
