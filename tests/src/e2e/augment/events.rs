@@ -123,7 +123,8 @@ fn limit(context: &Context) -> Result<(), Failure> {
     let sees = topic.state == "on";
     ensure!(sees || !topic.reason.is_empty(), "the topic limit_writes is {} without a reason", topic.state);
     ensure!(sees || !Path::new(KPROBES).exists(), "not seen although there are kprobes: {}", topic.reason);
-    println!("{REPORTED}who writes limits is {}", if sees { "seen" } else { &topic.reason });
+    let seen = if sees { "seen".to_owned() } else { format!("not seen: {}", topic.reason) };
+    println!("{REPORTED}who writes limits is {seen}");
     // A cgroup that is just being made gets its limits one after the other.
     std::thread::sleep(Duration::from_secs(17) + node.wait(1));
     let writer = node.child("writer")?;
