@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 /// How often the DaemonSet is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the change is tried when somebody else changes the DaemonSet at the same time.
+/// How often the update is tried when the API server answers 409: another client updated the DaemonSet in between.
 const TRIES: usize = 5;
 /// The container that puts back before the pod counts as ready.
 const UNDO: &str = "undo";

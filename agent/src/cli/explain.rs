@@ -36,7 +36,7 @@ compares first. Pods without a number are exempt because they are critical.
 
 With POD, the pod's devices come first, with those that it has lost, and its
 accesses to devices that it was not given; then the last limits of it that
-somebody else changed, with who it was (mode augment). Only decisions that chose this pod are shown; --considered adds those
+another program changed, with its process (mode augment). Only decisions that chose this pod are shown; --considered adds those
 in which it was a candidate and was not chosen. The agent keeps the last 256
 decisions, also across restarts. In mode observe no pod is evicted; a decision
 then shows what mode manage would have done.

@@ -1,4 +1,4 @@
-//! What is to be said of a pod's limits: those that somebody changed behind the kubelet's back.
+//! The lines of `nodewarden explain POD` about limits: those whose cgroup files another program wrote, past the kubelet.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

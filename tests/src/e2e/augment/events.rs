@@ -113,7 +113,7 @@ fn wait_followed(node: &Augmented<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Somebody changes limits although the spec is as it was. Who it was is said where the kernel lets the agent see it.
+/// Another program writes limits although the spec has not changed. The Event names its process where the kernel has kprobes.
 fn limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
     let agent = node.start(ONLY_EVENTS, &context.temp.join("state"))?;
