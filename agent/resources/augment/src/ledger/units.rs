@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use nodewarden_machine::cgroup::control::{MemoryBound, keep_memory_bound};
+use nodewarden_machine::cgroup::control::{MemoryBound, SystemdError, keep_memory_bound};
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
 use tracing::debug;
 
@@ -127,6 +127,11 @@ fn keep(changes: &Receiver<Change>) {
             match keep_memory_bound(&change.path, change.bound, change.bytes) {
                 Ok(true) => {}
                 Ok(false) => debug!("{} is no unit of systemd", change.path),
+                // Each of the others would wait as long, and the agent's end for all of them.
+                Err(error @ (SystemdError::Connect { .. } | SystemdError::NoAnswer { .. })) => {
+                    debug!("systemd does not answer, and keeps no bound that was written now: {error}");
+                    break;
+                }
                 // The bound stands in its file until systemd writes it again.
                 Err(error) => debug!("systemd does not keep a bound of {}: {error}", change.path),
             }
