@@ -13,9 +13,9 @@ use nodewarden_ebpf_abi::{Kind, OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNK
 use crate::{
     count::{add, group_cell},
     globals::*,
-    read::{Ptr, probe},
+    read::{Ptr, probe, probe_or_zero},
     ring::{command, current, emit, header},
-    slots::{css_cgroup_id, memcg, memory_cgroup_id},
+    slots::{memcg, memory_cgroup_id},
 };
 
 globals! {
@@ -108,11 +108,12 @@ fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
     if bytes <= 0 {
         return (SCOPE_UNKNOWN, true);
     }
-    let (mut memcg, mut kill) = (false, false);
+    let (mut memcg, mut kill) = (0, 0);
     for frame in frames {
-        memcg |= frame > get(&SYM_MEMCG_OOM) && frame <= get(&SYM_MEMCG_OOM_END);
-        kill |= frame > get(&SYM_OOM_KILL) && frame <= get(&SYM_OOM_KILL_END);
+        memcg |= within(frame, get(&SYM_MEMCG_OOM), get(&SYM_MEMCG_OOM_END));
+        kill |= within(frame, get(&SYM_OOM_KILL), get(&SYM_OOM_KILL_END));
     }
+    let (memcg, kill) = (memcg != 0, kill != 0);
     let scope = match (get(&SYM_MEMCG_OOM) != 0, memcg) {
         (false, _) => SCOPE_UNKNOWN,
         (true, true) => SCOPE_CGROUP,
@@ -121,31 +122,65 @@ fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
     (scope, kill)
 }
 
+/// 1 if a return address is in the function that begins at `begin` and ends before `end`, else 0: by the signs
+/// of the distances, which are far below 2^63 between two addresses of the kernel. A comparison would be a
+/// branch, and the verifier would follow each of them for every frame.
+#[inline(always)]
+fn within(address: u64, begin: u64, end: u64) -> u64 {
+    let (after, before) = (address.wrapping_sub(begin).wrapping_sub(1), end.wrapping_sub(address));
+    !(after | before) >> 63
+}
+
 /// Kernel id of the cgroup, at or above the victim's, that has the least room left below its limit, and that
 /// limit in pages; zeros if none has a limit. The kernel kills only for a cgroup that has less room than the
 /// pages that were asked for (mem_cgroup_out_of_memory()), so the one with the least room is the one whose
 /// limit was reached.
 #[inline(always)]
 fn limit(victim: Ptr) -> (u64, u64) {
-    let mut best: Ptr = core::ptr::null();
-    let mut best_room = u64::MAX;
-    let mut best_limit = 0;
+    let mut best = Level { css: 0, room: i64::MAX as u64, limit: 0 };
     let mut css = memcg(victim).unwrap_or(core::ptr::null());
     for _ in 0..LEVELS {
         if css.is_null() {
             break;
         }
-        let usage: u64 = probe(css, get(&OFF_MEMCG_USAGE)).unwrap_or(0);
-        let max: u64 = probe(css, get(&OFF_MEMCG_MAX)).unwrap_or(NO_LIMIT);
-        if max < NO_LIMIT {
-            let room = max.saturating_sub(usage);
-            if room < best_room {
-                best_room = room;
-                best = css;
-                best_limit = max;
-            }
-        }
-        css = probe(css, get(&OFF_CSS_PARENT)).unwrap_or(core::ptr::null());
+        let usage: u64 = probe_or_zero(css, get(&OFF_MEMCG_USAGE));
+        let limit: u64 = probe(css, get(&OFF_MEMCG_MAX)).unwrap_or(NO_LIMIT);
+        best.tighten(css as u64, usage, limit);
+        css = probe_or_zero(css, get(&OFF_CSS_PARENT)) as Ptr;
     }
-    if best.is_null() { (0, 0) } else { (css_cgroup_id(best).unwrap_or(0), best_limit) }
+    // Without a level these are reads of address 0, which give 0.
+    let cgroup: u64 = probe_or_zero(best.css as Ptr, get(&OFF_CSS_CGROUP));
+    let node: u64 = probe_or_zero(cgroup as Ptr, get(&OFF_CGROUP_KN));
+    (probe_or_zero(node as Ptr, get(&OFF_KN_ID)), best.limit)
+}
+
+/// A level of the hierarchy that has a limit.
+struct Level {
+    /// Its address; 0 for none.
+    css: u64,
+    /// What is left below its limit, in pages.
+    room: u64,
+    /// Its limit, in pages.
+    limit: u64,
+}
+
+impl Level {
+    /// Takes another level instead if it has a limit and less room. All numbers of pages are below 2^63, so that
+    /// the sign of a difference says which is less. There are no branches, because the verifier would follow
+    /// each of them for every level.
+    #[inline(always)]
+    fn tighten(&mut self, css: u64, usage: u64, limit: u64) {
+        let left = limit.wrapping_sub(usage);
+        let room = left & !negative(left);
+        let take = negative(room.wrapping_sub(self.room)) & negative(limit.wrapping_sub(NO_LIMIT));
+        self.css ^= (self.css ^ css) & take;
+        self.room ^= (self.room ^ room) & take;
+        self.limit ^= (self.limit ^ limit) & take;
+    }
+}
+
+/// All bits if a difference is negative, else none.
+#[inline(always)]
+fn negative(difference: u64) -> u64 {
+    (difference as i64 >> 63) as u64
 }

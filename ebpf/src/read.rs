@@ -4,7 +4,9 @@
 
 use core::ptr;
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::{
+    bpf_probe_read_kernel, generated::bpf_probe_read_kernel as bpf_probe_read_kernel_raw,
+};
 
 use crate::globals::get;
 
@@ -31,4 +33,17 @@ pub fn probe<T: Copy>(base: Ptr, offset: u32) -> Option<T> {
     }
     // SAFETY: the helper checks the address itself.
     unsafe { bpf_probe_read_kernel(base.wrapping_add(offset as usize).cast::<T>()).ok() }
+}
+
+/// The 64 bits at `base + offset`; 0 if the address is not valid. Unlike [`probe`] it has no branch, which the
+/// verifier would follow in each round of a loop.
+#[inline(always)]
+pub fn probe_or_zero(base: Ptr, offset: u32) -> u64 {
+    let mut value = 0u64;
+    // SAFETY: the helper checks the address itself, writes 8 bytes, and writes zeros when it fails.
+    unsafe {
+        let from = base.wrapping_add(offset as usize).cast();
+        bpf_probe_read_kernel_raw((&raw mut value).cast(), size_of::<u64>() as u32, from);
+    }
+    value
 }

@@ -213,6 +213,33 @@ impl<'a> Btf<'a> {
         "void"
     }
 
+    /// BTF in which the typedefs `btf_trace_NAME` have the ids that they have here, and all other types are
+    /// replaced by a nameless one without members. It is all that attaching to tracepoints needs: aya decodes
+    /// every type of what it is given, which takes tens of milliseconds and megabytes for the kernel's own.
+    pub fn only_tracepoints(&self) -> Vec<u8> {
+        let mut strings = vec![0];
+        let mut types: Vec<u32> = Vec::new();
+        // Where the last typedef ends: nothing after it is needed.
+        let mut end = 0;
+        for &at in self.records.iter().skip(1) {
+            let (mut name, mut info, mut third) = (0, kind::FWD << 24, 0);
+            if kind_and_count(self.word(at + 4)).0 == kind::TYPEDEF {
+                let text = self.string(self.word(at));
+                if text.starts_with("btf_trace_") {
+                    (name, info, third) = (strings.len() as u32, self.word(at + 4), self.word(at + 8));
+                    strings.extend(text.bytes().chain([0]));
+                    end = types.len() + RECORD / 4;
+                }
+            }
+            types.extend([name, info, third]);
+        }
+        types.truncate(end);
+        let length = (types.len() * 4) as u32;
+        let header = [u32::from(MAGIC) | 1 << 16, 24, 0, length, length, strings.len() as u32];
+        let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
+        words.chain(strings).collect()
+    }
+
     fn entries(&self, of: Members, size: usize) -> impl Iterator<Item = usize> + use<> {
         (0..of.count).map(move |i| of.at + i * size)
     }
@@ -247,6 +274,7 @@ mod kind {
     pub const STRUCT: u32 = 4;
     pub const UNION: u32 = 5;
     pub const ENUM: u32 = 6;
+    pub const FWD: u32 = 7;
     pub const TYPEDEF: u32 = 8;
     pub const VOLATILE: u32 = 9;
     pub const CONST: u32 = 10;
@@ -315,6 +343,31 @@ mod tests {
         assert_eq!((btf.name(1), btf.name(7), btf.name(3)), ("int", "t", "int"));
         assert_eq!((btf.name(0), btf.name(8), btf.name(99)), ("void", "void", "void"));
         assert_eq!((btf.get(0), btf.get(99)), (Type::Other, Type::Other));
+    }
+
+    #[test]
+    fn tracepoints_keep_their_ids_and_nothing_else_its_name() {
+        let strings = b"\0btf_trace_a\0t\0btf_trace_b\0s\0";
+        let types: Vec<u32> = [
+            vec![27, kind::STRUCT << 24 | 1, 8, 0, 2, 0], // 1: s
+            vec![1, kind::TYPEDEF << 24, 7],              // 2: btf_trace_a
+            vec![13, kind::TYPEDEF << 24, 1],             // 3: t
+            vec![1, kind::FUNC << 24, 1],                 // 4: a function of a tracepoint's name
+            vec![15, kind::TYPEDEF << 24, 1],             // 5: btf_trace_b
+            vec![0, kind::PTR << 24, 1],                  // 6
+        ]
+        .concat();
+        let length = (types.len() * 4) as u32;
+        let header = [u32::from(MAGIC) | 1 << 16, 24, 0, length, length, strings.len() as u32];
+        let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
+        let bytes: Vec<u8> = words.chain(strings.iter().copied()).collect();
+        let only = Btf::parse(&bytes).unwrap().only_tracepoints();
+        let btf = Btf::parse(&only).unwrap();
+        assert_eq!(btf.records.len(), 6, "nothing after the last tracepoint");
+        let name = |id: usize| btf.string(btf.word(btf.records[id])).to_owned();
+        assert_eq!((1..6).map(name).collect::<Vec<_>>(), ["", "btf_trace_a", "", "", "btf_trace_b"]);
+        assert_eq!(btf.get(2), Type::Alias(7));
+        assert_eq!([1, 3, 4].map(|id| btf.get(id)), [Type::Other; 3]);
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub fn btf(bytes: &[u8]) -> Option<usize> {
             _ => 0,
         };
     }
-    Layout::parse(bytes).ok()?;
+    Layout::from_btf(&btf);
+    Btf::parse(&btf.only_tracepoints()).ok()?;
     Some(names)
 }
 

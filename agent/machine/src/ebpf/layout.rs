@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::btf::{Btf, BtfError, Struct, Type};
+use super::btf::{Btf, Struct, Type};
 use super::prototype;
 use nodewarden_model::{Need, Program, Topic};
 
@@ -25,15 +25,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Takes the layout from the bytes of a kernel's BTF.
-    ///
-    /// # Errors
-    /// They are no BTF. A missing field is not an error: the topics that need it stay off.
-    pub fn parse(btf: &[u8]) -> Result<Self, BtfError> {
-        Ok(Self::from_btf(&Btf::parse(btf)?))
-    }
-
-    fn from_btf(btf: &Btf<'_>) -> Self {
+    /// Takes the layout from a kernel's BTF. A missing field is not an error: the topics that need it stay off.
+    pub fn from_btf(btf: &Btf<'_>) -> Self {
         let mut layout = Self::default();
         for topic in Topic::ALL {
             let spec = topic.spec();
@@ -264,7 +257,7 @@ mod tests {
             nodewarden_testing::skip("this kernel shows no BTF");
             return;
         };
-        let layout = Layout::parse(&bytes).unwrap();
+        let layout = Layout::from_btf(&Btf::parse(&bytes).unwrap());
         let globals: BTreeSet<&str> = needs().into_iter().flat_map(globals_of).collect();
         let found: BTreeSet<&str> = layout.globals.keys().copied().collect();
         assert!(found.is_subset(&globals));

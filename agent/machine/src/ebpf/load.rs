@@ -56,7 +56,7 @@ pub struct LoadOptions {
 /// as nothing is pinned.
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
-    /// Takes tens of megabytes, so it is dropped once everything is attached.
+    /// The ids of the tracepoints. Takes megabytes, so it is dropped once everything is attached.
     btf: Option<Btf>,
     options: LoadOptions,
     pub(super) layout: Layout,
@@ -142,7 +142,8 @@ impl Kernel {
         let own = std::process::id();
 
         let mut loader = EbpfLoader::new();
-        loader.btf(Some(&btf)).verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS);
+        // The offsets are set below: nothing in the object is relocated by the kernel's types.
+        loader.btf(None).verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS);
         for (name, value) in &layout.globals {
             loader.override_global(name, value, true);
         }
@@ -330,12 +331,13 @@ fn set_no_slot(ebpf: &mut Ebpf, cpus: u32) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The running kernel's types: what the layout takes from them, and as aya needs them.
+/// The running kernel's types: what the layout takes from them, and the ids of the tracepoints for aya.
 pub(super) fn read_types(path: &Path) -> Result<(Layout, Btf), KernelError> {
     let explain = |source| KernelError::Btf { path: path.into(), source };
     let bytes = std::fs::read(path).map_err(|source| explain(BtfError::Read(source)))?;
-    let layout = Layout::parse(&bytes).map_err(explain)?;
-    Ok((layout, Btf::parse(&bytes, Endianness::default())?))
+    let types = super::btf::Btf::parse(&bytes).map_err(explain)?;
+    let tracepoints = Btf::parse(&types.only_tracepoints(), Endianness::default())?;
+    Ok((Layout::from_btf(&types), tracepoints))
 }
 
 #[cfg(test)]

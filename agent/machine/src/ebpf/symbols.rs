@@ -42,7 +42,8 @@ impl OomSymbols {
         while !search.is_done() {
             match text.read_until(b'\n', &mut line) {
                 Ok(0) => break,
-                Ok(_) => search.line(&String::from_utf8_lossy(&line)),
+                Ok(_) if search.needs(&line) => search.line(&String::from_utf8_lossy(&line)),
+                Ok(_) => {}
                 Err(error) => {
                     return Self {
                         degraded: Some(degraded(&format!("cannot be read: {error}"))),
@@ -73,6 +74,13 @@ pub(super) struct Search {
 }
 
 impl Search {
+    /// Whether a line can matter. There are a hundred thousand, and most cannot: they are not taken apart.
+    fn needs(&self, line: &[u8]) -> bool {
+        let names = [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS];
+        let begun = self.starts.iter().zip(self.ends).any(|(start, end)| *start != 0 && end == 0);
+        begun || names.iter().any(|name| line.trim_ascii_end().ends_with(name.as_bytes()))
+    }
+
     pub(super) fn line(&mut self, line: &str) {
         let Some((address, name)) = parse(line) else { return };
         for (i, wanted) in [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].iter().enumerate() {
