@@ -62,19 +62,47 @@ fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Pr
 
 /// They have the fields of other containers, but for the target.
 fn ephemeral(spec: &v1::PodSpec) -> Vec<EphemeralContainer> {
-    let read = |own: &v1::EphemeralContainer| {
-        let spec = serde_json::to_value(own).and_then(serde_json::from_value).unwrap_or_default();
-        EphemeralContainer {
-            container: Container {
-                name: own.name.clone(),
-                kind: ContainerKind::Ephemeral,
-                resources: Resources::default(),
-            },
-            spec,
-            target: own.target_container_name.clone().filter(|name| !name.is_empty()),
-        }
+    let read = |own: &v1::EphemeralContainer| EphemeralContainer {
+        container: Container {
+            name: own.name.clone(),
+            kind: ContainerKind::Ephemeral,
+            resources: Resources::default(),
+        },
+        spec: container_of(own.clone()),
+        target: own.target_container_name.clone().filter(|name| !name.is_empty()),
     };
     spec.ephemeral_containers.iter().flatten().map(read).collect()
+}
+
+/// All fields of an ephemeral container but for its target.
+fn container_of(own: v1::EphemeralContainer) -> v1::Container {
+    v1::Container {
+        args: own.args,
+        command: own.command,
+        env: own.env,
+        env_from: own.env_from,
+        image: own.image,
+        image_pull_policy: own.image_pull_policy,
+        lifecycle: own.lifecycle,
+        liveness_probe: own.liveness_probe,
+        name: own.name,
+        ports: own.ports,
+        readiness_probe: own.readiness_probe,
+        resize_policy: own.resize_policy,
+        resources: own.resources,
+        restart_policy: own.restart_policy,
+        restart_policy_rules: own.restart_policy_rules,
+        security_context: own.security_context,
+        startup_probe: own.startup_probe,
+        stdin: own.stdin,
+        stdin_once: own.stdin_once,
+        termination_message_path: own.termination_message_path,
+        termination_message_policy: own.termination_message_policy,
+        tty: own.tty,
+        volume_devices: own.volume_devices,
+        volume_mounts: own.volume_mounts,
+        working_dir: own.working_dir,
+    }
 }
 
 fn resources(text: &v1::ResourceRequirements, at: &str, problems: &mut Vec<Problem>) -> Resources {

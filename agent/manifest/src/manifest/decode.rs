@@ -1,9 +1,13 @@
-//! Decodes a document into a type; errors contain the field and the line of the file.
+//! Decodes a document into a value, and values into types, as a kubelet does: errors contain the field and the line of the
+//! file. Types are decoded from values only, because each form of text would need code of its own for every type.
 
 use std::fmt::Display;
 
+use serde::Deserializer;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+use super::locate;
 use super::split::{Document, Language};
 
 /// A document that does not match the type.
@@ -24,24 +28,43 @@ pub(super) fn decode<T: DeserializeOwned>(document: &Document<'_>) -> Result<T, 
             serde_path_to_error::deserialize(&mut json)
                 .map_err(|error| mismatch(document, &error, Some(error.inner().line())))
         }
-        // `<<` merges the keys of an anchor; to serde it is a normal key.
-        Language::Yaml if document.text.contains("<<") => {
-            let yaml = serde_yaml_ng::Deserializer::from_str(document.text);
-            let mut value: serde_yaml_ng::Value = serde_path_to_error::deserialize(yaml)
-                .map_err(|error| mismatch(document, &error, line(error.inner())))?;
-            value.apply_merge().map_err(|error| Mismatch {
-                line: document.line,
-                field: None,
-                reason: reason(&error),
-            })?;
-            serde_path_to_error::deserialize(value).map_err(|error| mismatch(document, &error, None))
-        }
         Language::Yaml => {
             let yaml = serde_yaml_ng::Deserializer::from_str(document.text);
             serde_path_to_error::deserialize(yaml)
                 .map_err(|error| mismatch(document, &error, line(error.inner())))
         }
     }
+}
+
+/// The document's value. In YAML `<<` merges the keys of an anchor, which is a key like others to serde.
+pub(super) fn value(document: &Document<'_>) -> Result<Value, Mismatch> {
+    if document.language == Language::Json || !document.text.contains("<<") {
+        return decode(document);
+    }
+    let mut value: serde_yaml_ng::Value = decode(document)?;
+    let failed = |reason| Mismatch { line: document.line, field: None, reason };
+    value.apply_merge().map_err(|error| failed(reason(&error)))?;
+    serde_json::to_value(value).map_err(|error| failed(reason(&error)))
+}
+
+/// Decodes a document's value, or an item of it, into a type. `place`: the item's field, empty for the document.
+pub(super) fn typed<'de, T: serde::Deserialize<'de>>(
+    value: impl Deserializer<'de, Error = serde_json::Error>,
+    place: &str,
+    document: &Document<'_>,
+) -> Result<T, Mismatch> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = match (place, error.path().to_string()) {
+            ("", path) => path,
+            (place, path) if path == "." => place.to_owned(),
+            (place, path) => format!("{place}.{path}"),
+        };
+        let reason = error.inner().to_string();
+        match field == "." {
+            true => Mismatch { line: document.line, field: None, reason },
+            false => Mismatch { line: locate::line(document, &field), field: Some(field), reason },
+        }
+    })
 }
 
 fn line(error: &serde_yaml_ng::Error) -> Option<usize> {

@@ -17,7 +17,7 @@ pub use error::{ManifestError, ManifestFault};
 
 use super::{Pod, Problem};
 use aliases::Room;
-use decode::{Mismatch, decode};
+use decode::{Mismatch, typed, value};
 use split::{Document, split};
 
 /// Maximum number of bytes parsed to find the lines of a document's problems; further problems get the
@@ -67,16 +67,14 @@ type Found = Result<Pod, (usize, ManifestFault)>;
 
 fn pods_of(document: &Document<'_>) -> Vec<Found> {
     let failed = |mismatch: Mismatch| vec![Err((mismatch.line, mismatch.into()))];
-    let head: Head = match decode(document) {
-        Ok(head) => head,
+    let read = value(document).and_then(|value| Ok((typed::<Head>(&value, "", document)?, value)));
+    let (head, value) = match read {
+        Ok(read) => read,
         Err(mismatch) => return failed(mismatch),
     };
     match (head.api_version.as_str(), head.kind.as_str()) {
-        ("v1", "Pod") => match decode::<v1::Pod>(document) {
-            Ok(pod) => vec![validated(pod, "", document)],
-            Err(mismatch) => failed(mismatch),
-        },
-        ("v1", "PodList" | "List") => match decode::<List>(document) {
+        ("v1", "Pod") => vec![pod(value, "", document)],
+        ("v1", "PodList" | "List") => match typed::<List>(value, "", document) {
             Ok(list) => {
                 let items = list.items.into_iter().enumerate();
                 items.map(|(index, pod)| item(index, pod, document)).collect()
@@ -100,15 +98,14 @@ fn item(index: usize, value: Value, document: &Document<'_>) -> Found {
     if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
         return Err((locate::line(document, &place), ManifestFault::Kind { api_version, kind }));
     }
-    let pod = serde_path_to_error::deserialize(value).map_err(|error| {
-        let field = match error.path().to_string() {
-            root if root == "." => place.clone(),
-            path => format!("{place}.{path}"),
-        };
-        let line = locate::line(document, &field);
-        (line, ManifestFault::Malformed { field, reason: error.inner().to_string() })
-    })?;
-    validated(pod, &format!("{place}."), document)
+    pod(value, &place, document)
+}
+
+/// `place`: the item's field, empty for the document.
+fn pod(value: Value, place: &str, document: &Document<'_>) -> Found {
+    let pod = typed(value, place, document).map_err(|mismatch| (mismatch.line, mismatch.into()))?;
+    let before = if place.is_empty() { String::new() } else { format!("{place}.") };
+    validated(pod, &before, document)
 }
 
 fn validated(pod: v1::Pod, place: &str, document: &Document<'_>) -> Found {

@@ -111,9 +111,20 @@ fn faults_name_their_document_line_and_field() {
         "{\n\"apiVersion\": \"v1\",\n\"kind\": \"Pod\",\n\"spec\": {\"priority\": \"high\"}}",
         &["document 1, line 4: spec.priority: invalid type: string \"high\", expected i32"],
     );
+    // A kubelet refuses a number for a text too, whatever the language.
+    let number = "line 4: spec.containers[0].env[0].value: invalid type: integer `5`, expected a string";
+    let env = |pod: &str, before: &str, value: &str| pod.replace(before, &format!("{before}{value}"));
+    check(&env(&a, "name: c,", " env: [{name: A, value: 5}],"), &[&format!("document 1, {number}")]);
+    check(
+        &env(&json_pod("a"), "\"name\":\"c\",", "\"env\":[{\"name\":\"A\",\"value\":5}],"),
+        &[&format!("document 1, {}", number.replace("line 4", "line 1"))],
+    );
     check(
         &format!("---\n{a}spec: {{containers: [}}\n---\n{a}"),
-        &["document 1, line 6: spec: did not find expected node content, while parsing a flow node", "a"],
+        &[
+            "document 1, line 6: spec.containers: did not find expected node content, while parsing a flow node",
+            "a",
+        ],
     );
     check(
         &format!("{}\n{{\"kind\": \n", json_pod("a")),
