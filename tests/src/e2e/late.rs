@@ -119,7 +119,7 @@ fn next_owner(
     slot: u32,
 ) -> Result<(Vec<Group>, Group), Failure> {
     // It is given back after 1.5 s, at the next tick.
-    std::thread::sleep(context.patiently(4).min(Duration::from_secs(20)));
+    std::thread::sleep(context.patiently(4).min(Duration::from_secs(8)));
     let mut made = Vec::new();
     for i in 0..CAPACITY {
         let group = root.child(&format!("g{i}"))?;

@@ -119,7 +119,8 @@ mod tests {
             let Ok(output) =
                 Command::new("dpkg-deb").arg(arguments[0]).arg(&path).args(&arguments[1..]).output()
             else {
-                eprintln!("skipped: dpkg-deb is not installed");
+                // The line by which `cargo xtask test` counts it as skipped.
+                println!("nodewarden-test: skipped: dpkg-deb is not installed");
                 return None;
             };
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -89,34 +89,13 @@ pub static OWN: &[(Level, &str)] = &[
     (Level::Process, "oom_score_adj"),
 ];
 
-/// Fields of a pod's status at the API server that the kubelet writes again and again: none of them is written here.
-pub static FOREIGN_STATUS: &[&str] = &[
-    "allocatedResources",
-    "conditions[ContainersReady]",
-    "conditions[Initialized]",
-    "conditions[PodReadyToStartContainers]",
-    "conditions[Ready]",
-    "containerStatuses",
-    "ephemeralContainerStatuses",
-    "hostIP",
-    "hostIPs",
-    "initContainerStatuses",
-    "observedGeneration",
-    "podIP",
-    "podIPs",
-    "qosClass",
-    "resize",
-    "resources",
-    "startTime",
-];
-
 /// Begins the names of processes in a daemon's cgroup whose `oom_score_adj` the runtime writes.
 pub static FOREIGN_PROCESSES: &[&str] = &["containerd-shim", "conmon", "crun", "runc"];
 
 /// Why a file is not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Somebody else writes it.
+    /// Another program writes it.
     #[error("{} writes it", match .0 { Writer::Kubelet => "the kubelet", Writer::Runtime => "the container runtime" })]
     Foreign(Writer),
     /// It is not known that nobody else does.

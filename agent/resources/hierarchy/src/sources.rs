@@ -1,4 +1,4 @@
-//! The one list of all sources of pods.
+//! The sources of the node's own pods. `daemon/manage.rs` adds that of the API server, which needs the connection to it.
 
 use tracing::warn;
 
@@ -8,8 +8,7 @@ use nodewarden_pods::source::PodSource;
 use nodewarden_pods::source::manifests::ManifestSource;
 use nodewarden_pods::source::url::UrlSource;
 
-/// The sources of the node's own pods that the configuration asks for, in the order of their precedence. (The pods
-/// of the API server are added where the connection to it is made.)
+/// The sources of the node's own pods that the configuration asks for, in the order of their precedence.
 pub fn sources(config: &Config) -> Vec<Box<dyn PodSource>> {
     let (settings, node, in_cluster) = (&config.node, node_name(config), config.kubernetes.connects());
     let mut sources: Vec<Box<dyn PodSource>> = Vec::new();

@@ -12,6 +12,7 @@ use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::eventually;
 use crate::fixture::{Behaviour, NativePlugin, PluginDevice};
 use crate::harness::{Capability, Context, Failure, Test};
+use crate::page::page_bytes;
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
@@ -97,7 +98,7 @@ fn aligned(context: &Context) -> Result<(), Failure> {
         let elsewhere: u64 = pages.iter().filter(|(at, _)| **at != node as u32).map(|(_, pages)| pages).sum();
         let here = pages.get(&(node as u32)).copied().unwrap_or(0);
         ensure!(
-            (here + elsewhere) * 4096 >= 20 << 20 && elsewhere <= EARLY_PAGES,
+            (here + elsewhere) * page_bytes() as u64 >= 20 << 20 && elsewhere <= EARLY_PAGES,
             "anonymous pages of {} by node: {pages:?}",
             pod.name()
         );
@@ -177,7 +178,7 @@ fn pages(fixture: &ManagersFixture<'_>, pod: &ListedPod) -> Result<BTreeMap<u32,
                 }
             }
         }
-        Ok((found.values().sum::<u64>() * 4096 >= 20 << 20).then_some(()))
+        Ok((found.values().sum::<u64>() * page_bytes() as u64 >= 20 << 20).then_some(()))
     });
     filled
         .map_err(|_| Failure::Unexpected(format!("{} has not filled its memory: {found:?}", pod.name())))?;

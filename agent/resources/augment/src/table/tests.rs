@@ -34,7 +34,7 @@ fn nothing_of_a_level_is_written_and_nothing_that_is_not_known() {
 }
 
 mod golden {
-    use nodewarden_testing::golden::load;
+    use nodewarden_testing::golden::{are_our_own, load};
     use serde_json::Value;
 
     use super::*;
@@ -90,7 +90,7 @@ mod golden {
         for name in RECORDINGS {
             let Some(golden) = load(name) else { return };
             let recorded = recorded(&golden);
-            assert!(recorded.len() > 50, "{name}: {}", recorded.len());
+            assert!(!are_our_own() || recorded.len() > 50, "{name}: {}", recorded.len());
             for (level, file, value) in recorded {
                 let is_set = !default(&file).contains(&&*value);
                 if is_set {

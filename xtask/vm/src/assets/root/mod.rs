@@ -2,9 +2,6 @@
 //!
 //! mmdebstrap makes it in a folder, our own files go in, mkfs.ext4 puts it into an image.
 
-// The one definition of what private runtimes and guests import.
-#[path = "../../../../../tests/src/fixture/containerd/oci.rs"]
-mod oci;
 mod recipe;
 
 use std::os::unix::fs::symlink;
@@ -139,8 +136,8 @@ fn images(busybox: &[u8]) -> std::io::Result<Vec<u8>> {
     let commands = recipe::COMMANDS.map(|command| format!("bin/{command}"));
     let links = commands.iter().map(|path| (path.as_str(), "busybox")).collect::<Vec<_>>();
     let image =
-        |name, command| oci::Image { name, files: &files, links: &links, command, entrypoint: &[], user: "" };
-    oci::archive(&[
+        |name, command| nodewarden_oci::Image { name, files: &files, links: &links, command, entrypoint: &[], user: "" };
+    nodewarden_oci::archive(&[
         image(recipe::PAUSE_IMAGE, &["/bin/sleep", "2147483647"]),
         image(recipe::BUSYBOX_IMAGE, &["/bin/sh"]),
     ])

@@ -4,8 +4,6 @@
 //! init sets up. What waits, cleans up or downloads is masked, and logind starts when it is called. Its init finds
 //! `/run/nodewarden` from the initramfs, which moves its `/run` along.
 
-use super::oci;
-
 /// Counts changes that are not in the texts below: how images and file systems are made.
 const REVISION: u32 = 1;
 
@@ -198,7 +196,7 @@ pub fn fingerprint() -> String {
 
 /// Enough of the hash of `text` to distinguish it from others.
 pub fn short(text: &str) -> String {
-    oci::hash(text.as_bytes())[..12].to_owned()
+    nodewarden_oci::hash(text.as_bytes())[..12].to_owned()
 }
 
 #[cfg(test)]
