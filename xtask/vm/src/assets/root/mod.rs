@@ -135,8 +135,14 @@ fn images(busybox: &[u8]) -> std::io::Result<Vec<u8>> {
     let files = [("bin/busybox", 0o755, busybox)];
     let commands = recipe::COMMANDS.map(|command| format!("bin/{command}"));
     let links = commands.iter().map(|path| (path.as_str(), "busybox")).collect::<Vec<_>>();
-    let image =
-        |name, command| nodewarden_oci::Image { name, files: &files, links: &links, command, entrypoint: &[], user: "" };
+    let image = |name, command| nodewarden_oci::Image {
+        name,
+        files: &files,
+        links: &links,
+        command,
+        entrypoint: &[],
+        user: "",
+    };
     nodewarden_oci::archive(&[
         image(recipe::PAUSE_IMAGE, &["/bin/sleep", "2147483647"]),
         image(recipe::BUSYBOX_IMAGE, &["/bin/sh"]),
