@@ -16,6 +16,7 @@ use super::correlate::{Correlator, Entry, Write};
 use super::object::{KUBELET, namespace, object, patch};
 use super::pending::is_too_old;
 use super::reason::{of_the_node, published};
+use super::sent::{Beginning, Position, Sent};
 use super::{Events, Involved, Occurrence};
 use crate::Connection;
 use crate::status::answer::{Answer, of_error};
@@ -52,18 +53,18 @@ pub struct EventSender {
     connection: Connection,
     component: &'static str,
     events: Events,
-    journal: Option<Subscription>,
+    journal: Option<(Subscription, Sent)>,
     pods: PodStatusCache,
     correlator: Correlator,
     rate: Rate,
 }
 
 impl EventSender {
-    /// What comes from the journal is written while [`Self::run`] runs.
+    /// What comes from the journal is written while [`Self::run`] runs, and how far that is.
     pub fn new(
         connection: Connection,
         events: Events,
-        journal: Subscription,
+        journal: (Subscription, Sent),
         pods: PodStatusCache,
         settings: Settings,
     ) -> Self {
@@ -89,10 +90,17 @@ impl EventSender {
     pub async fn run(self) {
         let Self { connection, component, events, journal, pods, mut correlator, mut rate } = self;
         let node = connection.node().to_owned();
-        let read = async {
-            let Some(mut journal) = journal else { return std::future::pending().await };
-            while let Some(event) = journal.next().await {
-                read_entry(&event, &node, &events, &pods);
+        let (journal, mut sent) = journal.unzip();
+        let read = {
+            let beginning = sent.as_ref().map(Sent::beginning);
+            let (node, events, pods) = (&node, &events, &pods);
+            async move {
+                let Some((mut journal, beginning)) = journal.zip(beginning) else {
+                    return std::future::pending().await;
+                };
+                while let Some(event) = journal.next().await {
+                    read_entry(&event, beginning, node, events, pods);
+                }
             }
         };
         let api = Api { connection, component };
@@ -104,7 +112,10 @@ impl EventSender {
                     count("dropped", pending.take_dropped());
                     next
                 };
-                let Some(next) = next else {
+                let Some((next, entry)) = next else {
+                    if let Some(sent) = &mut sent {
+                        sent.save(Instant::now());
+                    }
                     events.0.ring.notified().await;
                     continue;
                 };
@@ -112,6 +123,9 @@ impl EventSender {
                     Write::Skip => count("limited", 1),
                     Write::Create(entry) => send(&api, entry, true, &mut correlator, &mut rate).await,
                     Write::Update(entry) => send(&api, entry, false, &mut correlator, &mut rate).await,
+                }
+                if let (Some(sent), Some(entry)) = (&mut sent, entry) {
+                    sent.reached(entry, Instant::now());
                 }
             }
         };
@@ -123,14 +137,16 @@ impl EventSender {
 }
 
 /// Takes over what users of the API want to know.
-fn read_entry(event: &Event, node: &str, events: &Events, pods: &PodStatusCache) {
+fn read_entry(event: &Event, beginning: Beginning, node: &str, events: &Events, pods: &PodStatusCache) {
+    let entry = Position { seq: event.seq, time: event.time };
     match &event.detail {
         Detail::Lost { lost_type, count } if lost_type == LOST_SUBSCRIBER => {
             events.0.pending.lock().lost(*count);
         }
+        _ if !beginning.wants(entry) => {}
         _ => {
             if let Some(occurrence) = occurrence(event, node, pods) {
-                events.report(occurrence);
+                events.add(occurrence, Some(entry));
             }
         }
     }
