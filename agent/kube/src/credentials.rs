@@ -99,8 +99,9 @@ impl Credentials {
     }
 
     async fn run(mut self, pulse: Pulse) {
-        let mut failures = 0;
-        let (mut reported, mut renewed) = (None, None);
+        let (mut failures, mut reported) = (0, None);
+        // The files are looked at also while a request has to wait.
+        let mut next = Instant::now();
         loop {
             pulse.progress();
             match read(&self.source, Some(self.state.digest)).await {
@@ -124,29 +125,33 @@ impl Credentials {
                 tokio::time::sleep(LOOK).await;
                 continue;
             }
-            // What the signer gives may be near its end already.
-            let pause = renewed.map_or(Duration::ZERO, |at: Instant| LOOK.saturating_sub(at.elapsed()));
+            let pause = next.saturating_duration_since(Instant::now());
             if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(pause.min(LOOK)).await;
                 continue;
             }
             match self.request(&pulse).await {
-                // Read again at once.
-                Ok(()) => (failures, renewed) = (0, Some(Instant::now())),
+                // Read again at once. What the signer gives may be near its end already.
+                Ok(Requested::Certificate) => (failures, next) = (0, Instant::now() + LOOK),
+                Ok(Requested::Overtaken) => {}
                 Err(error) => {
                     warn!("no client certificate yet: {error}");
-                    tokio::time::sleep(back_off(failures)).await;
+                    next = Instant::now() + back_off(failures);
                     failures += 1;
                 }
             }
         }
     }
 
-    /// Requests a client certificate and writes it down.
-    async fn request(&self, pulse: &Pulse) -> Result<(), IssueError> {
+    /// Requests a client certificate and writes it down. An approver may take its time: a file that changes
+    /// meanwhile ends the wait, since it may be what makes the request unnecessary.
+    async fn request(&self, pulse: &Pulse) -> Result<Requested, IssueError> {
         let store = self.source.store().clone();
-        let (certificates, key) =
-            issue(&self.connection, &store, &Purpose::Client, || pulse.progress()).await?;
+        let issued = tokio::select! {
+            issued = issue(&self.connection, &store, &Purpose::Client, || pulse.progress()) => issued,
+            () = self.files_change() => return Ok(Requested::Overtaken),
+        };
+        let (certificates, key) = issued?;
         let (source, bootstrap) = (self.source.clone(), self.state.bootstrap);
         let write = move || {
             source.store().add(&certificates, &key, Timestamp::now())?;
@@ -154,9 +159,28 @@ impl Credentials {
             if bootstrap { source.write_kubeconfig() } else { Ok(()) }
         };
         blocking::STATE_FILES.run(write).await.map_err(|_| IssueError::Panicked)??;
-        info!("there is a new client certificate in {}", store.current().display());
-        Ok(())
+        info!("there is a new client certificate in {}", self.source.store().current().display());
+        Ok(Requested::Certificate)
     }
+
+    /// Waits until the files have other credentials than those in use.
+    async fn files_change(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            // What cannot be read is reported when there is no request.
+            if let Ok(Some(_)) = read(&self.source, Some(self.state.digest)).await {
+                return;
+            }
+        }
+    }
+}
+
+/// How a request for a client certificate has ended.
+enum Requested {
+    /// The certificate is on disk.
+    Certificate,
+    /// The files have changed before there was one.
+    Overtaken,
 }
 
 /// Why no certificate was issued.
@@ -217,12 +241,4 @@ pub(crate) fn back_off(failures: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_grow_to_a_minute() {
-        let seconds: Vec<u64> = [0, 1, 5, 6, 99].map(|failures| back_off(failures).as_secs()).into();
-        assert_eq!(seconds, [1, 2, 32, 60, 60]);
-    }
-}
+mod tests;

@@ -27,6 +27,8 @@ use crate::credentials::certificate::{self, Pair, Validity};
 use crate::credentials::request::Purpose;
 use crate::credentials::store::{Store, write_private};
 use crate::credentials::{back_off, issue};
+use crate::node::addresses::ips;
+use crate::node::run::NodeObject;
 
 /// How often files and the certificate's age are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -115,6 +117,27 @@ impl From<Pair> for ServingCertificate {
     }
 }
 
+/// Gives the addresses of the node object to the sender whenever they change, for as long as there is a
+/// receiver. A node that has none for a moment keeps those it had.
+pub async fn follow_addresses(mut nodes: NodeObject, to: watch::Sender<Vec<IpAddr>>) {
+    loop {
+        if let Some(now) = nodes.get().map(|node| ips(&node)).filter(|now| !now.is_empty()) {
+            to.send_if_modified(|known| {
+                let differ = *known != now;
+                *known = now;
+                differ
+            });
+        }
+        let changed = tokio::select! {
+            changed = nodes.changed() => changed,
+            () = to.closed() => false,
+        };
+        if !changed {
+            return;
+        }
+    }
+}
+
 struct Work {
     source: Source,
     pair: Pair,
@@ -139,17 +162,19 @@ impl Work {
                 Err(error) => warn!("the serving certificate stays as it was: {error}"),
             }
             let addresses = self.addresses.borrow_and_update().clone();
-            let moved = requested.as_ref().is_some_and(|before| *before != addresses);
+            let moved = requested.as_ref().is_none_or(|before| *before != addresses);
             let wait = match &self.connection {
-                Some(connection)
-                    if self.source.request
-                        && (moved || self.wants_request(&addresses, requested.is_none()).await) =>
-                {
+                Some(connection) if self.source.request && self.wants_request(&addresses, moved).await => {
                     if timeout(LOOK, connection.identified()).await.is_err() {
                         // The API server signs a node's serving certificate only for the node itself.
                         continue;
                     }
-                    let done = self.request(connection, addresses.clone(), &pulse).await;
+                    let mut newer = self.addresses.clone();
+                    let done = tokio::select! {
+                        done = self.request(connection, addresses.clone(), &pulse) => done,
+                        // For the former addresses none is needed any more.
+                        Ok(()) = newer.changed() => continue,
+                    };
                     match done {
                         Ok(()) => {
                             (failures, requested) = (0, Some(addresses));
@@ -163,7 +188,7 @@ impl Work {
                     }
                 }
                 _ => {
-                    requested.get_or_insert(addresses);
+                    requested = Some(addresses);
                     LOOK
                 }
             };
@@ -171,8 +196,9 @@ impl Work {
         }
     }
 
-    /// Whether there is no requested certificate, or it is near its end. `compare`: also whether it is for other addresses or
-    /// another name, which is asked only of one that an earlier agent has requested: the signer may leave out some.
+    /// Whether there is no requested certificate, or it is near its end. `compare`: also whether it is for
+    /// other addresses or another name, which is not asked again of one that was requested for these: the
+    /// signer may leave out some.
     async fn wants_request(&self, addresses: &[IpAddr], compare: bool) -> bool {
         let store = Store::server(&self.source.directory);
         let pair = blocking::STATE_FILES.run(move || store.read()).await.ok().flatten();
@@ -274,48 +300,4 @@ fn self_signed(node: &str, key: &KeyPair, now: Timestamp) -> Result<String, rcge
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn source(directory: &std::path::Path) -> Source {
-        Source { node: "node-1".into(), files: None, request: false, directory: directory.to_owned() }
-    }
-
-    #[test]
-    fn a_self_signed_certificate_is_kept_until_it_ends_soon() {
-        let dir = tempfile::tempdir().unwrap();
-        let source = source(&dir.path().join("pki"));
-        let now = Timestamp::now();
-        let first = source.self_signed(now).unwrap();
-        assert_eq!(source.read().unwrap().chain, first.chain);
-        let life = first.validity.until.duration_since(first.validity.from).as_secs();
-        assert_eq!(life, 365 * 86_400 + 3600);
-        let later = now.checked_add(Duration::from_secs(340 * 86_400)).unwrap();
-        assert_ne!(source.self_signed(later).unwrap().chain, first.chain);
-    }
-
-    #[test]
-    fn a_requested_certificate_is_used_once_there_is_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let source = Source { request: true, ..source(dir.path()) };
-        let own = source.read().unwrap();
-        let key = KeyPair::generate().unwrap();
-        let text = self_signed("node-1", &key, Timestamp::now()).unwrap();
-        Store::server(dir.path()).add(&text, &key.serialize_pem(), Timestamp::now()).unwrap();
-        assert_ne!(source.read().unwrap().chain, own.chain);
-    }
-
-    #[test]
-    fn given_files_win_and_damaged_ones_are_an_error() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = (dir.path().join("c"), dir.path().join("k"));
-        let source = Source { files: Some(files.clone()), ..source(dir.path()) };
-        assert!(source.read().unwrap_err().to_string().contains("No such file"));
-        let key = KeyPair::generate().unwrap();
-        fs::write(&files.0, self_signed("x", &key, Timestamp::now()).unwrap()).unwrap();
-        fs::write(&files.1, "nothing").unwrap();
-        assert!(source.read().unwrap_err().to_string().contains("no certificate and key"));
-        fs::write(&files.1, key.serialize_pem()).unwrap();
-        assert_eq!(source.read().unwrap().chain.len(), 1);
-    }
-}
+mod tests;

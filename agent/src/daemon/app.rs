@@ -110,7 +110,8 @@ impl App {
         // Everything is open that needs more. What is started from here on has no more than this thread.
         let privileges = Privileges::settle(config, observer);
         let state = State::new(context, &node, privileges);
-        let servers = Servers::start(context, endpoints, state, adoption)?;
+        let nodes = node.kubernetes.as_ref().map(kubernetes::NodeKeeper::nodes);
+        let servers = Servers::start(context, endpoints, state, adoption, nodes)?;
         info!(socket = %config.socket.display(), http = %config.http_address, "watching");
         let watchdog = Watchdog::start(Parts::of_process())?;
         footprint::trim();

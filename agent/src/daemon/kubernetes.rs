@@ -32,8 +32,15 @@ pub use readings::Sources;
 
 /// The node object and its lease, which are kept until this is dropped.
 pub struct NodeKeeper {
-    _running: Running,
+    running: Running,
     follows: Option<JoinHandle<()>>,
+}
+
+impl NodeKeeper {
+    /// The node object, whenever it changes.
+    pub fn nodes(&self) -> NodeObject {
+        self.running.nodes()
+    }
 }
 
 impl Drop for NodeKeeper {
@@ -96,7 +103,7 @@ pub fn keep_node(
     (deps.report)(NodeEvent { reason: "Starting", message: "Starting kubelet.".to_owned(), warning: false });
     let running = node::start(deps);
     let follows = admission.map(|admission| tokio::spawn(follow_node(running.nodes(), admission)));
-    Ok(Some(NodeKeeper { _running: running, follows }))
+    Ok(Some(NodeKeeper { running, follows }))
 }
 
 /// Gives admission the labels and taints of the node object whenever they change.
@@ -133,15 +140,19 @@ fn report(context: Context<'_>, node: &str) -> Box<dyn Fn(NodeEvent) + Send + Sy
     })
 }
 
-/// The serving certificate of the node's server, renewed as long as there is a receiver. Must be called inside a tokio runtime.
+/// The serving certificate of the node's server, renewed as long as there is a receiver, and when the
+/// addresses in the node's status change. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The given files are no certificate and key, or none can be made.
-pub fn serving_certificate(context: Context<'_>) -> Result<Serving, DaemonError> {
+pub fn serving_certificate(context: Context<'_>, nodes: Option<NodeObject>) -> Result<Serving, DaemonError> {
     let config = context.config;
     let connection = context.kubernetes.cloned();
-    // Taken once: a certificate for other addresses is requested after a restart.
-    let (_, addresses) = watch::channel(addresses(config));
+    // Those that it has by itself, until there is a node object.
+    let (moves, addresses) = watch::channel(addresses(config));
+    if let Some(nodes) = nodes {
+        context.runtime.spawn(serving::follow_addresses(nodes, moves));
+    }
     let node = node_name(config);
     let started = serving::start(&config.kubernetes, &node, addresses, connection);
     let (mut certificates, provider) = context.runtime.block_on(started)?;

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tracing::warn;
 
 use super::context::Context;
 use nodewarden_config::ApiRate;
-use nodewarden_kube::events::{self, EventSender};
+use nodewarden_kube::events::{self, EventSender, Sent};
 use nodewarden_kube::mirror::MirrorKeeper;
 use nodewarden_kube::pod_object::NodeFacts;
 use nodewarden_kube::status::{self, NodeFactsSource, StatusWriter, Written};
@@ -30,8 +31,8 @@ pub struct PodReports {
 }
 
 impl PodReports {
-    /// Starts the tasks; `None` without an API server. What has happened to pods since `begun` becomes events
-    /// too.
+    /// Starts the tasks; `None` without an API server. What has happened since `begun`, the start of this
+    /// agent, becomes events too, and what an earlier agent could not send.
     pub fn start(context: Context<'_>, begun: Timestamp) -> Option<Self> {
         let connection = context.kubernetes?;
         let (pods, known) = (context.pods, context.known_pods);
@@ -50,10 +51,14 @@ impl PodReports {
             },
         );
         let mirrors = MirrorKeeper::new(connection.clone(), pods.clone(), known.clone(), facts());
-        let journal = context.journal.subscribe(Some(begun));
+        let (sent, problem) = Sent::open(&context.config.state_dir, begun);
+        if let Some(problem) = problem {
+            warn!("{problem}: what happened before the agent's start is not sent to the API server");
+        }
+        let journal = context.journal.subscribe(Some(sent.beginning().since(Timestamp::now())));
         let settings = events::Settings { per_second: per_second(&rates.events), burst: rates.events.burst };
-        let sender =
-            EventSender::new(connection.clone(), context.events.clone(), journal, pods.clone(), settings);
+        let (connection, events) = (connection.clone(), context.events.clone());
+        let sender = EventSender::new(connection, events, (journal, sent), pods.clone(), settings);
         let written = writer.written();
         let mut tasks = JoinSet::new();
         tasks.spawn_on(parts::register("pod statuses", LIMIT).task(writer.run()), context.runtime);

@@ -20,6 +20,7 @@ use super::watchdog;
 use nodewarden_api::{grpc, http};
 use nodewarden_config::Config;
 use nodewarden_cri::Client;
+use nodewarden_kube::node::run::NodeObject;
 use nodewarden_lifecycle::Adoption;
 use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::{AgentState, Detail};
@@ -68,12 +69,13 @@ pub struct Servers {
 
 impl Servers {
     /// Serves `state` at `endpoints`. The agent is ready at once, or after the `adoption` of an earlier
-    /// agent's pods.
+    /// agent's pods. `nodes`: the node object, in a cluster.
     pub fn start(
         context: Context<'_>,
         endpoints: Endpoints,
         state: State,
         adoption: Option<Adoption>,
+        nodes: Option<NodeObject>,
     ) -> Result<Self, DaemonError> {
         let ready = ready_after(context.runtime, adoption);
         let (stop, stopping) = watch::channel(false);
@@ -94,7 +96,7 @@ impl Servers {
         let parts = Parts::of_process().clone();
         let routes = http::routes(state.clone(), ready.clone(), parts.clone(), sources);
         let serving = match node_server::is_wanted(config) {
-            true => Some(kubernetes::serving_certificate(context)?),
+            true => Some(kubernetes::serving_certificate(context, nodes)?),
             false => None,
         };
         let setup = node_server::Setup {

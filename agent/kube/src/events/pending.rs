@@ -7,28 +7,29 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Occurrence;
+use super::sent::Position;
 
 /// At most so many wait (client-go: `maxQueuedEvents`).
 const MOST: usize = 1000;
 /// How long events live at the API server by default (`--event-ttl`): what could not be written for so long
 /// is of no use.
-const OLDEST: Duration = Duration::from_secs(3600);
+pub const OLDEST: Duration = Duration::from_secs(3600);
 
 /// What waits, the oldest first.
 #[derive(Debug, Default)]
 pub struct Pending {
-    waiting: VecDeque<Occurrence>,
+    waiting: VecDeque<(Occurrence, Option<Position>)>,
     dropped: u64,
 }
 
 impl Pending {
-    /// Adds one; the oldest makes room for it.
-    pub fn push(&mut self, occurrence: Occurrence) {
+    /// Adds one, of this entry of the journal; the oldest makes room for it.
+    pub fn push(&mut self, occurrence: Occurrence, entry: Option<Position>) {
         if self.waiting.len() >= MOST {
             self.waiting.pop_front();
             self.dropped += 1;
         }
-        self.waiting.push_back(occurrence);
+        self.waiting.push_back((occurrence, entry));
     }
 
     /// Counts some that are lost already.
@@ -37,9 +38,9 @@ impl Pending {
     }
 
     /// The next one to write.
-    pub fn pop(&mut self, now: Timestamp) -> Option<Occurrence> {
+    pub fn pop(&mut self, now: Timestamp) -> Option<(Occurrence, Option<Position>)> {
         while let Some(next) = self.waiting.pop_front() {
-            if age(&next, now) <= OLDEST {
+            if age(&next.0, now) <= OLDEST {
                 return Some(next);
             }
             self.dropped += 1;
@@ -86,9 +87,9 @@ mod tests {
         let mut pending = Pending::default();
         for number in 0..1003 {
             let time = if number < 5 { now - 2.hours() } else { now };
-            pending.push(occurrence(number.to_string(), time));
+            pending.push(occurrence(number.to_string(), time), None);
         }
-        assert_eq!(pending.pop(now).unwrap().message, "5");
+        assert_eq!(pending.pop(now).unwrap().0.message, "5");
         assert_eq!((pending.take_dropped(), pending.take_dropped()), (5, 0));
         assert_eq!(std::iter::from_fn(|| pending.pop(now)).count(), 997);
     }

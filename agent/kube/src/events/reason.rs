@@ -1,4 +1,4 @@
-//! Which entries of the journal about pods are events for users of the API, and of which type
+//! Which entries of the journal are events for users of the API, and of which type
 //! (`pkg/kubelet/events/event.go`).
 
 use super::Kind;
@@ -34,6 +34,24 @@ const JOURNAL_ONLY: &[&str] = &[
     "UidInUse",
     "VolumesSetAside",
 ];
+
+/// What a kubelet reports of the node, out of the journal's entries that are of no pod. `NodeHas…`,
+/// `NodeReady`, `Starting` and `Rebooted` are not here: the keeper of the node object reports them itself.
+const OF_THE_NODE: &[(&str, Kind)] = &[
+    ("ContainerGCFailed", Kind::Warning),
+    ("EvictionThresholdMet", Kind::Warning),
+    ("FailedNodeAllocatableEnforcement", Kind::Warning),
+    ("FreeDiskSpaceFailed", Kind::Warning),
+    ("ImageGCFailed", Kind::Warning),
+    ("InvalidDiskCapacity", Kind::Warning),
+    ("NodeAllocatableEnforced", Kind::Normal),
+    ("NodeShutdown", Kind::Normal),
+];
+
+/// Type of the event of the node that an entry of this reason is; `None` if it is only for the journal.
+pub fn of_the_node(reason: &str) -> Option<Kind> {
+    OF_THE_NODE.iter().find(|(own, _)| *own == reason).map(|(_, kind)| *kind)
+}
 
 /// Type and reason of the event of this reason in the journal; `None` if there is none at the API.
 pub fn published(reason: &str) -> Option<(Kind, &str)> {
@@ -79,5 +97,27 @@ mod tests {
             assert_eq!(published(reason), None, "{reason}");
         }
         assert_eq!(published("Resized"), Some((Kind::Normal, "ResizeCompleted")));
+    }
+
+    #[test]
+    fn of_the_node_only_what_a_kubelet_reports_and_nothing_twice() {
+        for (reason, expected) in [
+            ("EvictionThresholdMet", Some(Kind::Warning)),
+            ("ImageGCFailed", Some(Kind::Warning)),
+            ("ContainerGCFailed", Some(Kind::Warning)),
+            ("FreeDiskSpaceFailed", Some(Kind::Warning)),
+            ("InvalidDiskCapacity", Some(Kind::Warning)),
+            ("FailedNodeAllocatableEnforcement", Some(Kind::Warning)),
+            ("NodeAllocatableEnforced", Some(Kind::Normal)),
+            ("NodeShutdown", Some(Kind::Normal)),
+            ("NodeHasDiskPressure", None),
+            ("NodeReady", None),
+            ("Starting", None),
+            ("Rebooted", None),
+            ("Stopping", None),
+            ("LimitDeferred", None),
+        ] {
+            assert_eq!(of_the_node(reason), expected, "{reason}");
+        }
     }
 }

@@ -15,7 +15,8 @@ use tracing::{debug, warn};
 use super::correlate::{Correlator, Entry, Write};
 use super::object::{KUBELET, namespace, object, patch};
 use super::pending::is_too_old;
-use super::reason::published;
+use super::reason::{of_the_node, published};
+use super::sent::{Beginning, Position, Sent};
 use super::{Events, Involved, Occurrence};
 use crate::Connection;
 use crate::status::answer::{Answer, of_error};
@@ -45,24 +46,25 @@ impl Default for Settings {
     }
 }
 
-/// Writes events of pods, from the journal, and of the node to the API server.
+/// Writes events to the API server: those of pods and of the node from the journal, and what is reported in
+/// [`Events`].
 #[derive(Debug)]
 pub struct EventSender {
     connection: Connection,
     component: &'static str,
     events: Events,
-    journal: Option<Subscription>,
+    journal: Option<(Subscription, Sent)>,
     pods: PodStatusCache,
     correlator: Correlator,
     rate: Rate,
 }
 
 impl EventSender {
-    /// What comes from the journal is written while [`Self::run`] runs.
+    /// What comes from the journal is written while [`Self::run`] runs, and how far that is.
     pub fn new(
         connection: Connection,
         events: Events,
-        journal: Subscription,
+        journal: (Subscription, Sent),
         pods: PodStatusCache,
         settings: Settings,
     ) -> Self {
@@ -87,10 +89,18 @@ impl EventSender {
     /// Writes events for as long as it is polled; ends with the journal.
     pub async fn run(self) {
         let Self { connection, component, events, journal, pods, mut correlator, mut rate } = self;
-        let read = async {
-            let Some(mut journal) = journal else { return std::future::pending().await };
-            while let Some(event) = journal.next().await {
-                read_entry(&event, &events, &pods);
+        let node = connection.node().to_owned();
+        let (journal, mut sent) = journal.unzip();
+        let read = {
+            let beginning = sent.as_ref().map(Sent::beginning);
+            let (node, events, pods) = (&node, &events, &pods);
+            async move {
+                let Some((mut journal, beginning)) = journal.zip(beginning) else {
+                    return std::future::pending().await;
+                };
+                while let Some(event) = journal.next().await {
+                    read_entry(&event, beginning, node, events, pods);
+                }
             }
         };
         let api = Api { connection, component };
@@ -102,7 +112,10 @@ impl EventSender {
                     count("dropped", pending.take_dropped());
                     next
                 };
-                let Some(next) = next else {
+                let Some((next, entry)) = next else {
+                    if let Some(sent) = &mut sent {
+                        sent.save(Instant::now());
+                    }
                     events.0.ring.notified().await;
                     continue;
                 };
@@ -110,6 +123,9 @@ impl EventSender {
                     Write::Skip => count("limited", 1),
                     Write::Create(entry) => send(&api, entry, true, &mut correlator, &mut rate).await,
                     Write::Update(entry) => send(&api, entry, false, &mut correlator, &mut rate).await,
+                }
+                if let (Some(sent), Some(entry)) = (&mut sent, entry) {
+                    sent.reached(entry, Instant::now());
                 }
             }
         };
@@ -121,25 +137,36 @@ impl EventSender {
 }
 
 /// Takes over what users of the API want to know.
-fn read_entry(event: &Event, events: &Events, pods: &PodStatusCache) {
+fn read_entry(event: &Event, beginning: Beginning, node: &str, events: &Events, pods: &PodStatusCache) {
+    let entry = Position { seq: event.seq, time: event.time };
     match &event.detail {
-        Detail::Pod { reason, message } => {
-            let (Some((kind, reason)), Some(place)) = (published(reason), &event.pod) else { return };
-            let view = pods.get(&place.uid);
-            let involved = Involved::pod(place, view.as_deref().map(|view| &*view.pod));
-            events.report(Occurrence {
-                involved,
-                kind,
-                reason: reason.to_owned(),
-                message: message.clone(),
-                time: event.time,
-            });
-        }
         Detail::Lost { lost_type, count } if lost_type == LOST_SUBSCRIBER => {
             events.0.pending.lock().lost(*count);
         }
-        _ => {}
+        _ if !beginning.wants(entry) => {}
+        _ => {
+            if let Some(occurrence) = occurrence(event, node, pods) {
+                events.add(occurrence, Some(entry));
+            }
+        }
     }
+}
+
+/// What an entry of the journal is at the API: an event of its pod, or of the node of this name.
+fn occurrence(event: &Event, node: &str, pods: &PodStatusCache) -> Option<Occurrence> {
+    let (involved, kind, reason, message) = match &event.detail {
+        Detail::Pod { reason, message } => {
+            let ((kind, reason), place) = (published(reason)?, event.pod.as_ref()?);
+            let view = pods.get(&place.uid);
+            let involved = Involved::pod(place, view.as_deref().map(|view| &*view.pod));
+            (involved, kind, reason, message)
+        }
+        Detail::Agent { reason, message } | Detail::Hierarchy { reason, message } => {
+            (Involved::node(node), of_the_node(reason)?, reason.as_str(), message)
+        }
+        _ => return None,
+    };
+    Some(Occurrence { involved, kind, reason: reason.to_owned(), message: message.clone(), time: event.time })
 }
 
 /// Writes one event, for as long as it makes sense.
@@ -230,8 +257,10 @@ fn count(result: &'static str, events: u64) {
 #[cfg(test)]
 mod tests {
     use kube::core::response::{Status, StatusCause, StatusDetails};
+    use nodewarden_model::PodRef;
 
     use super::*;
+    use crate::events::Kind;
 
     fn refusal(reasons: &[&str]) -> kube::Error {
         let cause = |reason: &&str| StatusCause {
@@ -260,5 +289,33 @@ mod tests {
         let status = Status::failure("events is forbidden", "Forbidden").with_code(403);
         assert!(!namespace_ends(&kube::Error::Api(Box::new(status))));
         assert!(!namespace_ends(&kube::Error::LinesCodecMaxLineLengthExceeded));
+    }
+
+    #[test]
+    fn entries_of_the_journal_are_events_of_their_pod_or_of_the_node() {
+        let (reason, message) =
+            ("EvictionThresholdMet".to_owned(), "Attempting to reclaim memory".to_owned());
+        let place =
+            PodRef { uid: "u".into(), namespace: "shop".into(), name: "cart".into(), ..PodRef::default() };
+        let entry = |pod: Option<&PodRef>, detail: &Detail| {
+            let (cgroup, pod, detail) = (String::new(), pod.cloned(), detail.clone());
+            let event = Event { seq: 1, time: Timestamp::UNIX_EPOCH, cgroup, pod, detail };
+            let found = occurrence(&event, "node-1", &PodStatusCache::default())?;
+            Some((found.involved.kind, found.involved.name, found.kind, found.reason, found.message))
+        };
+        let of_node =
+            |kind, reason: &String| Some(("Node", "node-1".into(), kind, reason.clone(), message.clone()));
+        let of_agent = Detail::Agent { reason: reason.clone(), message: message.clone() };
+        assert_eq!(entry(None, &of_agent), of_node(Kind::Warning, &reason));
+        let reason = "NodeAllocatableEnforced".to_owned();
+        let of_hierarchy = Detail::Hierarchy { reason: reason.clone(), message: message.clone() };
+        assert_eq!(entry(None, &of_hierarchy), of_node(Kind::Normal, &reason));
+        let ready = Detail::Agent { reason: "NodeReady".into(), message: message.clone() };
+        assert_eq!(entry(None, &ready), None, "the keeper of the node object reports it");
+        let of_pod = Detail::Pod { reason: "Started".into(), message: message.clone() };
+        let expected = ("Pod", "cart".into(), Kind::Normal, "Started".into(), message.clone());
+        assert_eq!(entry(Some(&place), &of_pod), Some(expected));
+        assert_eq!(entry(None, &of_pod), None, "it is not known which pod");
+        assert_eq!(entry(None, &Detail::CgroupRemoved {}), None);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::NodeAddress;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
 use super::facts::NodeFacts;
 
@@ -32,8 +32,21 @@ pub fn addresses(facts: &NodeFacts, found: &[IpAddr]) -> Option<Vec<NodeAddress>
     Some(addresses)
 }
 
+/// The IP addresses under which the API server reaches the node: those of the node object's status, which
+/// are of this agent or of a cloud controller.
+pub fn ips(node: &Node) -> Vec<IpAddr> {
+    let shown = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    let shown = shown.filter(|own| matches!(own.type_.as_str(), "InternalIP" | "ExternalIP"));
+    let mut ips: Vec<IpAddr> = shown.filter_map(|own| own.address.parse().ok()).collect();
+    ips.sort_unstable();
+    ips.dedup();
+    ips
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::NodeStatus;
+
     use super::super::fixture::facts;
     use super::*;
 
@@ -61,5 +74,30 @@ mod tests {
         assert_eq!(addresses(&cloud, &both), None);
         let cloud = NodeFacts { node_ips: ips(&["10.9.9.9"]), ..cloud };
         assert_eq!(addresses(&cloud, &both).unwrap()[0].address, "10.9.9.9");
+    }
+
+    #[test]
+    fn the_addresses_of_a_status_are_those_that_are_numbers() {
+        let of = |(kind, address): &(&str, &str)| NodeAddress {
+            type_: (*kind).to_owned(),
+            address: (*address).to_owned(),
+        };
+        for (shown, expected) in [
+            (&[][..], &[][..]),
+            (&[("InternalIP", "10.0.0.2"), ("Hostname", "node-1")], &["10.0.0.2"]),
+            (&[("Hostname", "10.0.0.9"), ("InternalDNS", "n.internal")], &[]),
+            (
+                &[("ExternalIP", "203.0.113.1"), ("InternalIP", "10.0.0.2"), ("InternalIP", "fd00::1")],
+                &["10.0.0.2", "203.0.113.1", "fd00::1"],
+            ),
+            (&[("InternalIP", "10.0.0.2"), ("ExternalIP", "10.0.0.2")], &["10.0.0.2"]),
+            (&[("InternalIP", "ten")], &[]),
+        ] {
+            let addresses = Some(shown.iter().map(of).collect());
+            let status = Some(NodeStatus { addresses, ..NodeStatus::default() });
+            let found: Vec<String> =
+                ips(&Node { status, ..Node::default() }).iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{shown:?}");
+        }
     }
 }

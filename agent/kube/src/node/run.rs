@@ -81,6 +81,13 @@ impl Running {
 pub struct NodeObject(watch::Receiver<Seen>);
 
 impl NodeObject {
+    /// One that a test shows.
+    #[cfg(test)]
+    pub(crate) fn channel() -> (impl Fn(Arc<Node>), Self) {
+        let (to, seen) = watch::channel(Seen::Unknown);
+        (move |node| _ = to.send_replace(Seen::Node(node)), Self(seen))
+    }
+
     /// As it is known now; `None` if it is not known or there is none.
     pub fn get(&self) -> Option<Arc<Node>> {
         match &*self.0.borrow() {

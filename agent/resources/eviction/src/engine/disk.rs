@@ -154,9 +154,7 @@ impl DiskWatch {
         let shared = self.shared.clone();
         let signal = due.threshold.signal;
         if shared.is_news(&format!("reclaim {}", signal.name()), "") {
-            // The kubelet's event for a threshold that is met.
-            let what = NodeCondition::of(signal).name();
-            shared.event("EvictionThresholdMet", format!("{what}: attempting to reclaim {}", signal.name()));
+            shared.report_met(signal);
         }
         if shared.acts_on_disks() && self.reclaim(due, layout, &mut log).await? {
             shared.clear_news(&format!("reclaim {}", signal.name()));

@@ -157,6 +157,7 @@ impl FastWatch {
         let observations = self.node.read();
         let read = Instant::now();
         let assessment = self.shared.assess(Group::Fast, &self.shared.fast, &observations);
+        self.shared.report_crossings(&assessment.due);
         self.forget_terminated();
         for due in &assessment.due {
             if self.waits_for(due) {

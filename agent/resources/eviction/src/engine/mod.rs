@@ -7,6 +7,7 @@
 //! has left. What pods use is counted for `/stats/summary` by one more (`disk_view`).
 
 mod conditions;
+mod crossings;
 mod decision_log;
 mod disk;
 mod disk_view;

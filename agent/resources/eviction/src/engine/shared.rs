@@ -9,13 +9,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
+use super::crossings::Crossings;
 use super::decision_log::DecisionLog;
 use super::disk_view::DiskViews;
 use super::saver::{RestoredState, Saver};
 use super::{Deps, conditions};
-use crate::assess::{Assessment, ThresholdState, assess};
+use crate::assess::{Assessment, Due, ThresholdState, assess};
 use crate::usage::Measurer;
-use crate::{NodeCondition, Observations, metrics};
+use crate::{NodeCondition, Observations, message, metrics};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
@@ -80,6 +81,8 @@ pub struct Shared {
     pub watching: Mutex<Vec<String>>,
     /// The last message on each subject, and when it was reported.
     reported: Mutex<BTreeMap<String, (String, Instant)>>,
+    /// Thresholds of memory and processes that are met.
+    crossings: Mutex<Crossings>,
     /// Counts what pods use on disk.
     pub measurer: Measurer,
     /// What `/stats/summary` shows of that.
@@ -101,6 +104,7 @@ impl Shared {
             seen: Mutex::default(),
             watching: Mutex::default(),
             reported: Mutex::default(),
+            crossings: Mutex::default(),
             measurer: Measurer::default(),
             disk_views: DiskViews::default(),
             deps,
@@ -215,6 +219,21 @@ impl Shared {
         self.deps.journal.append(Timestamp::now(), "", None, detail);
     }
 
+    /// Reports a threshold that is met, in a kubelet's words.
+    pub fn report_met(&self, signal: Signal) {
+        self.event("EvictionThresholdMet", format!("Attempting to reclaim {}", message::resource(signal)));
+    }
+
+    /// Reports each threshold of memory and processes that is due and was not before, where this agent alone
+    /// evicts: a kubelet reports its own.
+    pub fn report_crossings(&self, due: &[Due]) {
+        if self.acts() && self.deps.beside.is_none() {
+            let signals = due.iter().map(|due| due.threshold.signal);
+            let begun = self.crossings.lock().begun(signals, Instant::now());
+            begun.into_iter().for_each(|signal| self.report_met(signal));
+        }
+    }
+
     /// Whether to report `message`: it differs from the last one on the same subject, or that was a minute
     /// ago. Takes note of it if so.
     pub fn is_news(&self, about: &str, message: &str) -> bool {
@@ -277,3 +296,6 @@ impl Shared {
         self.deps.history.replace(Decision { number, ..decision });
     }
 }
+
+#[cfg(test)]
+mod tests;
