@@ -225,7 +225,7 @@ pub static FLAGS: &[Flag] = &[
     flag("registry-burst", Key(&["registryBurst"], Form::Number)),
     flag("registry-qps", Key(&["registryPullQPS"], Form::Number)),
     flag("reserved-cpus", Key(&["reservedSystemCPUs"], Form::Text)),
-    flag("reserved-memory", NoEffect("there is no memory manager")),
+    flag("reserved-memory", Key(&["reservedMemory"], Form::MemoryByNode)),
     flag("resolv-conf", Key(&["resolvConf"], Form::Text)),
     flag("root-dir", Key(&["nodewarden", "devices", "kubeletDir"], Form::Text)),
     flag("rotate-certificates", Key(&["rotateCertificates"], Form::Switch)),
