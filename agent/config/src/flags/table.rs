@@ -72,6 +72,10 @@ pub static FLAGS: &[Flag] = &[
         "authorization-webhook-cache-unauthorized-ttl",
         Key(&["authorization", "webhook", "cacheUnauthorizedTTL"], Form::Text),
     ),
+    flag(
+        "azure-container-registry-config",
+        NoEffect("no registry's credentials are built in: an image credential provider gives them"),
+    ),
     flag("boot-id-file", NoEffect(CADVISOR)),
     flag("bootstrap-checkpoint-path", NoEffect(REMOVED)),
     flag("bootstrap-kubeconfig", Key(&["nodewarden", "kubernetes", "bootstrapKubeconfig"], Form::Text)),

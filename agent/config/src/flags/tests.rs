@@ -125,6 +125,15 @@ fn values_are_read_as_pflag_reads_them() {
     assert_eq!(served.headers["Authorization"], ["Bearer a"]);
 }
 
+/// Drop-ins for kubelets before 1.30 pass it on Azure.
+#[test]
+fn registries_of_azure_need_a_credential_provider() {
+    let config = read(&["--azure-container-registry-config=/etc/kubernetes/azure.json"]).unwrap();
+    let expected =
+        "--azure-container-registry-config has no effect here: no registry's credentials are built in";
+    assert!(config.flags_without_effect[0].starts_with(expected), "{:?}", config.flags_without_effect);
+}
+
 #[test]
 fn memory_is_reserved_by_node() {
     for given in [
