@@ -15,6 +15,7 @@ pub mod look;
 mod objects;
 mod permits;
 pub mod probing;
+mod reports;
 pub mod resize;
 mod sandbox;
 mod shrink;

@@ -62,6 +62,8 @@ pub struct Inner {
     pub trouble: Option<Trouble>,
     /// Sandboxes that could not be made, in a row.
     pub sandbox_failures: u32,
+    /// It was reported that the sandbox changed, and there is no new one yet.
+    pub sandbox_changed: bool,
     /// The version of the pod's cgroup that resized containers wait for (`Place::version`).
     pub version: u64,
     /// A resize of the containers is under way.
@@ -142,6 +144,7 @@ impl PodState {
             plan: Plan::default(),
             trouble: None,
             sandbox_failures: 0,
+            sandbox_changed: false,
             version: 0,
             resizing: false,
             resize_error: None,

@@ -50,24 +50,28 @@ pub fn is_wanted(config: &Config) -> bool {
     config.mode == Mode::Manage && config.server.enabled.unwrap_or(config.kubernetes.connects())
 }
 
+/// Whether there are the ports that `readOnlyPort` and `healthzPort` name: as in a kubelet, also where
+/// `enableServer` is false.
+fn has_open_ports(config: &Config) -> bool {
+    is_wanted(config) || config.mode == Mode::Manage && config.kubernetes.connects()
+}
+
 impl NodePorts {
     /// Takes the ports that the configuration names.
     ///
     /// # Errors
     /// One of them is in use.
     pub async fn claim(config: &Config) -> Result<Self, DaemonError> {
-        if !is_wanted(config) {
-            return Ok(Self::default());
-        }
         let settings = &config.server;
         let at = async |address: IpAddr, port: Option<u16>| match port {
             Some(port) => http::bind(SocketAddr::new(address, port), Exposure::Network).await.map(Some),
             None => Ok(None),
         };
+        let open = |port: Option<u16>| port.filter(|_| has_open_ports(config));
         Ok(Self {
-            server: at(settings.address, Some(settings.port)).await?,
-            read_only: at(settings.address, settings.read_only_port).await?,
-            health: at(settings.healthz_address, settings.healthz_port).await?,
+            server: at(settings.address, is_wanted(config).then_some(settings.port)).await?,
+            read_only: at(settings.address, open(settings.read_only_port)).await?,
+            health: at(settings.healthz_address, open(settings.healthz_port)).await?,
         })
     }
 }
@@ -251,6 +255,33 @@ mod tests {
             let alone = is_wanted(&config);
             config.kubernetes.kubeconfig = Some("/node.conf".into());
             assert_eq!((alone, is_wanted(&config)), (without, with), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_read_only_and_the_health_port_do_not_depend_on_the_server() {
+        for (text, kubeconfig, server, others) in [
+            ("nodewarden: {mode: manage}", true, true, true),
+            ("enableServer: false\nnodewarden: {mode: manage}", true, false, true),
+            ("enableServer: false\nnodewarden: {mode: manage}", false, false, false),
+            ("enableServer: true\nnodewarden: {mode: manage}", false, true, true),
+            ("nodewarden: {mode: manage}", false, false, false),
+            ("enableServer: true\nnodewarden: {mode: observe}", true, false, false),
+        ] {
+            let text =
+                format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{text}\n");
+            let mut config = parse("test", &text, &Overrides::default()).unwrap();
+            config.kubernetes.kubeconfig = kubeconfig.then(|| "/node.conf".into());
+            // Any free ones.
+            let settings = &mut config.server;
+            settings.address = IpAddr::from([127, 0, 0, 1]);
+            (settings.port, settings.read_only_port, settings.healthz_port) = (0, Some(0), Some(0));
+            let ports = NodePorts::claim(&config).await.unwrap();
+            let claimed = [&ports.server, &ports.read_only, &ports.health].map(Option::is_some);
+            assert_eq!(claimed, [server, others, others], "{text} {kubeconfig}");
+            (config.server.read_only_port, config.server.healthz_port) = (None, None);
+            let ports = NodePorts::claim(&config).await.unwrap();
+            assert!(ports.read_only.is_none() && ports.health.is_none(), "{text}");
         }
     }
 }

@@ -41,6 +41,7 @@ fn every_flag_can_be_given() {
             super::Form::Taints => "a=b:NoSchedule",
             super::Form::Gates => "NodeSwap=true",
             super::Form::Headers => "a:b",
+            super::Form::MemoryByNode => "0:memory=1Gi",
             _ => "1",
         };
         let error = read(&[&format!("--{}={text}", flag.name)]).err().map(|error| error.to_string());
@@ -124,6 +125,34 @@ fn values_are_read_as_pflag_reads_them() {
     assert_eq!(served.headers["Authorization"], ["Bearer a"]);
 }
 
+/// Drop-ins for kubelets before 1.30 pass it on Azure.
+#[test]
+fn registries_of_azure_need_a_credential_provider() {
+    let config = read(&["--azure-container-registry-config=/etc/kubernetes/azure.json"]).unwrap();
+    let expected =
+        "--azure-container-registry-config has no effect here: no registry's credentials are built in";
+    assert!(config.flags_without_effect[0].starts_with(expected), "{:?}", config.flags_without_effect);
+}
+
+#[test]
+fn memory_is_reserved_by_node() {
+    for given in [
+        &["--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi", "--reserved-memory", "1:memory=2Gi"][..],
+        &["--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=2Gi"],
+    ] {
+        let config = read(given).unwrap();
+        assert!(config.flags_without_effect.is_empty(), "{:?}", config.flags_without_effect);
+        let mut found = Vec::new();
+        for (node, limits) in &config.node.managers.reserved_memory {
+            let amounts = limits.iter().map(|(name, amount)| (*node, name.clone(), amount.to_string()));
+            found.extend(amounts);
+        }
+        let expected = [(0, "hugepages-2Mi", "4Mi"), (0, "memory", "1Gi"), (1, "memory", "2Gi")];
+        assert_eq!(found, expected.map(|(node, name, amount)| (node, name.to_owned(), amount.to_owned())));
+    }
+    assert!(read(&["--reserved-memory="]).unwrap().node.managers.reserved_memory.is_empty());
+}
+
 #[test]
 fn gates_of_flags_are_merged_with_those_of_the_file() {
     let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
@@ -158,6 +187,34 @@ fn problems_name_the_flag() {
         (
             "--register-with-taints=a=b",
             "--register-with-taints: a=b: expected key=value:effect, with commas between several",
+        ),
+        (
+            "--reserved-memory=memory=1Gi",
+            "--reserved-memory: memory=1Gi: expected a NUMA node's number and amounts like 0:memory=1Gi,",
+        ),
+        (
+            "--reserved-memory=a:memory=1Gi",
+            "--reserved-memory: a:memory=1Gi: expected a NUMA node's number and amounts like 0:memory=1Gi,",
+        ),
+        (
+            "--reserved-memory=0:memory",
+            "--reserved-memory: 0:memory: expected a NUMA node's number and amounts like 0:memory=1Gi,",
+        ),
+        (
+            "--reserved-memory=0:memory=1Gi;",
+            "--reserved-memory: 0:memory=1Gi;: expected a NUMA node's number and amounts like 0:memory=1Gi,",
+        ),
+        (
+            "--reserved-memory=0:cpu=1",
+            "--reserved-memory[0].limits.cpu: unknown resource: expected memory or hugepages-SIZE",
+        ),
+        (
+            "--reserved-memory=0:memory=many",
+            "--reserved-memory[0].limits.memory: many: expected an amount above 0 like 1Gi",
+        ),
+        (
+            "--reserved-memory=0:memory=1;0:memory=2",
+            "--reserved-memory[1].limits.memory: 2: expected each type of memory once for each NUMA node",
         ),
         (
             "--system-reserved=disk=1",

@@ -27,7 +27,12 @@ pub enum Form {
     Taints,
     /// `name:value` with commas; the flag and names may be repeated.
     Headers,
+    /// `node:type=amount,type=amount` with semicolons; the flag may be repeated.
+    MemoryByNode,
 }
+
+const MEMORY_BY_NODE: &str =
+    "a NUMA node's number and amounts like 0:memory=1Gi,hugepages-2Mi=4Mi, with ; between several";
 
 impl Form {
     /// The value; several texts are those of a repeated flag. The error says what is expected.
@@ -50,6 +55,7 @@ impl Form {
                 gates.map(Value::from).ok_or("name=true or name=false, with commas between several")
             }
             Self::Headers => headers(texts).ok_or("name:value, with commas between several"),
+            Self::MemoryByNode => memory_by_node(texts).ok_or(MEMORY_BY_NODE),
             Self::Taints => {
                 let taints: Option<Vec<Value>> =
                     parts(texts).map(|part| Taint::parse(part).map(|taint| taint.to_value())).collect();
@@ -90,4 +96,23 @@ fn headers(texts: &[String]) -> Option<Value> {
         values.as_sequence_mut()?.push(value.trim().into());
     }
     Some(all.into())
+}
+
+/// As ReservedMemoryVar of pkg/util/flag: a list of `numaNode` and `limits`, as in the file. Types and amounts are
+/// checked there.
+fn memory_by_node(texts: &[String]) -> Option<Value> {
+    let node = |text: &str| {
+        let (node, limits) = text.split_once(':')?;
+        let node: u32 = node.trim().parse().ok()?;
+        let mut amounts = Mapping::new();
+        for limit in limits.split(',') {
+            let (kind, amount) = limit.split_once('=')?;
+            amounts.insert(kind.trim().into(), amount.trim().into());
+        }
+        let pairs = [("numaNode".into(), node.into()), ("limits".into(), amounts.into())];
+        Some(Value::from(Mapping::from_iter(pairs)))
+    };
+    let given = texts.iter().filter(|text| !text.is_empty());
+    let nodes: Option<Vec<Value>> = given.flat_map(|text| text.split(';')).map(node).collect();
+    nodes.map(Value::from)
 }

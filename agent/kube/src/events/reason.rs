@@ -58,6 +58,10 @@ pub fn published(reason: &str) -> Option<(Kind, &str)> {
     if JOURNAL_ONLY.contains(&reason) {
         return None;
     }
+    // A container that keeps ending has the same reason, as a warning.
+    if reason == "BackOffPullImage" {
+        return Some((Kind::Normal, "BackOff"));
+    }
     let reason = match reason {
         "Resized" => "ResizeCompleted",
         reason => reason,
@@ -76,6 +80,8 @@ mod tests {
         }
         for reason in [
             "BackOff",
+            "ErrImageNeverPull",
+            "InspectFailed",
             "Evicted",
             "Failed",
             "FailedCreatePodSandBox",
@@ -97,6 +103,7 @@ mod tests {
             assert_eq!(published(reason), None, "{reason}");
         }
         assert_eq!(published("Resized"), Some((Kind::Normal, "ResizeCompleted")));
+        assert_eq!(published("BackOffPullImage"), Some((Kind::Normal, "BackOff")));
     }
 
     #[test]

@@ -31,10 +31,10 @@ pub(super) fn bound(claim: &PersistentVolumeClaim, volume: PersistentVolume) -> 
     if spec.volume_mode.as_deref() == Some("Block") {
         return Err(format!("persistent volume {name:?} is a block volume, which this agent does not map"));
     }
-    let (path, path_type) = if let Some(host) = spec.host_path {
-        (host.path, host.type_.unwrap_or_default())
+    let (path, path_type, is_local) = if let Some(host) = spec.host_path {
+        (host.path, host.type_.unwrap_or_default(), false)
     } else if let Some(local) = spec.local {
-        (local.path, "Directory".to_owned())
+        (local.path, "Directory".to_owned(), true)
     } else {
         return Err(format!(
             "persistent volume {name:?} is neither a hostPath nor a local volume: this agent provides no others"
@@ -42,7 +42,8 @@ pub(super) fn bound(claim: &PersistentVolumeClaim, volume: PersistentVolume) -> 
     };
     let required = spec.node_affinity.and_then(|affinity| affinity.required);
     let node_terms = required.map(|required| required.node_selector_terms.into_iter().map(term).collect());
-    Ok(BoundVolume { name, path: path.into(), path_type, node_terms: node_terms.unwrap_or_default() })
+    let node_terms = node_terms.unwrap_or_default();
+    Ok(BoundVolume { name, path: path.into(), path_type, is_local, node_terms })
 }
 
 /// Requirements on labels, and on fields, of which there is only the node's name.
@@ -95,6 +96,7 @@ mod tests {
             {"matchExpressions": [{"key": "k", "operator": "In", "values": ["a"]}]}]}}}))
             .unwrap();
         assert_eq!(local.path_type, "Directory");
+        assert!(local.is_local && !host.is_local);
         assert_eq!(local.node_terms[0][0].key, "k");
         for (spec, why) in [
             (json!({"csi": {"driver": "d", "volumeHandle": "h"}}), "neither a hostPath nor a local"),

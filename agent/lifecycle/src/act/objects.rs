@@ -43,7 +43,9 @@ pub async fn link_claims(state: &PodState) -> Result<(), VolumeError> {
     let unlinked = blocking::POD_FILES.run(move || volume::unlinked_claims(&own, &of)).await;
     for (name, claim) in unlinked.unwrap_or_default() {
         let bound = bound(state, &name, &claim).await.map_err(|error| VolumeError::claim(&name, error))?;
-        volume::link_claim(&pod, &paths, &name, bound).await?;
+        if let Some(shared) = volume::link_claim(&pod, &paths, &name, bound).await? {
+            state.env.record_event(&pod, None, "AlreadyMountedVolume", shared.to_string());
+        }
     }
     Ok(())
 }

@@ -115,7 +115,9 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 /// The pod's directories and volumes.
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
-    slowly(state, objects::link_claims(state)).await?;
+    // A volume of many files takes long to be given to the pod's group.
+    let linked = state.unless_ending(slowly(state, objects::link_claims(state))).await;
+    linked.ok_or(SandboxError::Interrupted)??;
     // Before: what changes from here on is written later.
     state.set(|inner| inner.refresh = None);
     let gathered = slowly(state, objects::gather(state, None)).await;

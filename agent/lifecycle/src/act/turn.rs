@@ -12,11 +12,11 @@ use super::images::ImageError;
 use super::kill;
 use super::kill::Kill;
 use super::sandbox;
-use super::{admitting, devices, evict, look, objects, resize};
+use super::{admitting, devices, evict, look, objects, reports, resize};
 use crate::decide::observed::ContainerStage;
 use crate::decide::phase::Trouble;
 use crate::decide::plan::{Action, KillReason};
-use crate::decide::{backoff, grace, plan};
+use crate::decide::{backoff, grace, plan, policy};
 use crate::state::{Failed, PodState};
 use nodewarden_cri::RuntimeError;
 use nodewarden_manifest::ContainerKind;
@@ -47,19 +47,21 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     let unwritten = Box::pin(objects::refresh(state)).await;
     let now = state.now();
     let former = sandbox::former(state);
-    let (pod, decided, leaves) = {
+    let (pod, decided, changed) = {
         let inner = state.read();
         let published = inner.published();
         let leave = former.as_ref().and_then(|_| plan::leave(&inner.observed));
-        let leaves = leave.as_ref().is_some_and(|plan| inner.plan != *plan);
+        let leaves = leave.is_some();
         let decided = leave.unwrap_or_else(|| {
             plan::plan(&inner.pod, &inner.observed, &inner.record, published, &state.env.pods, now)
         });
-        (inner.pod.clone(), decided, leaves)
+        let former = former.filter(|_| leaves);
+        let changed = reports::sandbox_changed(former.as_deref(), &decided, inner.sandbox_changed);
+        (inner.pod.clone(), decided, changed)
     };
-    if let Some(former) = former.filter(|_| leaves) {
-        let message = format!("Pod sandbox changed, it will be killed and re-created: it is in {former}");
+    if let Some(message) = changed {
         state.env.record_event(&pod, None, "SandboxChanged", message);
+        state.set(|inner| inner.sandbox_changed = true);
     }
     debug!(pod = pod.name, ?decided, "decided");
     state.note(|inner| {
@@ -174,6 +176,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
             state.note(|inner| {
                 inner.trouble = None;
                 inner.sandbox_failures = 0;
+                inner.sandbox_changed = false;
             });
             Outcome::Done
         }
@@ -262,7 +265,10 @@ async fn not_started(state: &PodState, name: &str, error: &StartError) -> Durati
         (reason, _) => reason,
     };
     let pod = state.pod();
-    state.env.record_event(&pod, Some((name, "")), "Failed", format!("Error: {reason}: {message}"));
+    let image = policy::spec_of(&pod, name).and_then(|spec| spec.image.as_deref()).unwrap_or_default();
+    for (event, message) in reports::not_started(reason, &message, image, wait) {
+        state.env.record_event(&pod, Some((name, "")), event, message);
+    }
     let again = Instant::now() + wait;
     state.note(|inner| {
         let waiting = Waiting { reason, message };

@@ -108,3 +108,10 @@ pub struct Plan {
     /// Every container ended and none will start again.
     pub finished: Option<PodPhase>,
 }
+
+impl Plan {
+    /// Whether the pod gets a sandbox in place of one that it had.
+    pub fn replaces_sandbox(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::CreateSandbox { attempt: 1.. }))
+    }
+}

@@ -79,6 +79,8 @@ pub struct BoundVolume {
     pub path: PathBuf,
     /// `hostPath.type`; empty for none, and for local volumes `Directory`.
     pub path_type: String,
+    /// Whether it is a local volume, which belongs to the pod's `fsGroup`; a `hostPath` keeps its owners.
+    pub is_local: bool,
     /// `spec.nodeAffinity.required.nodeSelectorTerms` of the volume: the node has to match one of them; empty for any node.
     pub node_terms: Vec<Vec<NodeRequirement>>,
 }
@@ -137,8 +139,13 @@ mod tests {
             vec![NodeRequirement { key: key.into(), operator: operator.into(), values }]
         };
         let is_on = |node_terms: Vec<Vec<NodeRequirement>>| {
-            let volume =
-                BoundVolume { name: "v".into(), path: "/x".into(), path_type: String::new(), node_terms };
+            let volume = BoundVolume {
+                name: "v".into(),
+                path: "/x".into(),
+                path_type: String::new(),
+                is_local: false,
+                node_terms,
+            };
             volume.is_on("n1", &labels)
         };
         assert!(is_on(vec![]));

@@ -5,13 +5,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use nodewarden_machine::mountinfo;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
-use nodewarden_tasks::blocking::{self, Places};
+use nodewarden_tasks::blocking::{self, NotAnswering, Places};
 
 use super::{VolumeError, host_path};
 
@@ -73,6 +75,68 @@ pub async fn on_host_paths<T: Send + 'static>(
     within(paths, LIMIT, work).await
 }
 
+/// How far work on many files is, and whether it is still wanted.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    steps: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+impl Moves {
+    /// Called by the work before each file. False: it should end.
+    pub(super) fn step(&self) -> bool {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        !self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// The work should end.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Ends the work when its caller no longer waits.
+struct StopsWhenDropped(Arc<Moves>);
+
+impl Drop for StopsWhenDropped {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// As [`on_host_paths`], for work on so many files that it takes longer: it may take as long as it goes on. It ends
+/// soon when the caller stops waiting.
+///
+/// # Errors
+/// Nothing was done for 10 s.
+pub(super) async fn on_many_files<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce(&Moves) -> T + Send + 'static,
+) -> Result<Option<T>, VolumeError> {
+    many_within(path, LIMIT, work).await
+}
+
+async fn many_within<T: Send + 'static>(
+    path: PathBuf,
+    limit: Duration,
+    work: impl FnOnce(&Moves) -> T + Send + 'static,
+) -> Result<Option<T>, VolumeError> {
+    let stops = StopsWhenDropped(Arc::default());
+    let moves = stops.0.clone();
+    let mut done = pin!(within(vec![path.clone()], Duration::MAX, move || work(&moves)));
+    let mut before = 0;
+    loop {
+        if let Ok(done) = tokio::time::timeout(limit, &mut done).await {
+            return done;
+        }
+        let steps = stops.0.steps.load(Ordering::Relaxed);
+        if steps == before {
+            return Err(NotAnswering { place: path.display().to_string(), limit }.into());
+        }
+        before = steps;
+    }
+}
+
 async fn within<T: Send + 'static>(
     paths: Vec<PathBuf>,
     limit: Duration,
@@ -99,6 +163,10 @@ fn places(table: &[u8], paths: &[PathBuf]) -> BTreeSet<String> {
     };
     paths.iter().map(place).collect()
 }
+
+/// Held by tests that occupy threads for such work, since one of them counts these.
+#[cfg(test)]
+pub(super) static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[cfg(test)]
 mod tests;

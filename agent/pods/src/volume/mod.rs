@@ -13,6 +13,7 @@ mod files;
 mod foreign;
 mod host_path;
 mod mount_table;
+mod ownership;
 mod payload;
 mod project;
 mod sub_path;
@@ -22,7 +23,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-pub use claims::{link_claim, unlinked_claims};
+pub use claims::{Shared, link_claim, unlinked_claims};
 pub use clean::{clean, remove};
 pub use error::{HostPathFault, VolumeError};
 pub use files::{Written, has_files, write_files};

@@ -31,6 +31,7 @@ fn a_path_is_at_its_mount_point_or_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_pod_on_a_hung_file_system_gets_an_error_and_others_start() {
+    let _alone = ALONE.lock().await;
     let dir = tempfile::tempdir().unwrap();
     let (hung, healthy) = (dir.path().join("hung"), dir.path().join("healthy"));
     fs::create_dir(&hung).unwrap();
@@ -70,4 +71,29 @@ async fn a_fault_names_its_volume() {
     let expected = "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /nonexistent is not a directory";
     assert_eq!(error.to_string(), expected);
     check_host_paths(&with_path(Path::new("/nonexistent"), "\"\"")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn work_on_many_files_may_take_as_long_as_it_goes_on() {
+    let _alone = ALONE.lock().await;
+    let dir = tempfile::tempdir().unwrap();
+    let limit = Duration::from_millis(500);
+    let slow = |moves: &Moves| {
+        (0..15).for_each(|_| {
+            moves.step();
+            std::thread::sleep(Duration::from_millis(100));
+        });
+        7
+    };
+    assert_eq!(many_within(dir.path().into(), limit, slow).await.unwrap(), Some(7));
+    let (ended, hears) = std::sync::mpsc::channel();
+    let hangs = move |moves: &Moves| {
+        std::thread::sleep(Duration::from_secs(2));
+        ended.send(moves.step()).unwrap();
+    };
+    let error = many_within(dir.path().into(), limit, hangs).await.unwrap_err().to_string();
+    assert!(error.contains("is not answering"), "{error}");
+    // It ends once it can, and does not go on without a caller.
+    let heard = tokio::task::spawn_blocking(move || hears.recv_timeout(Duration::from_secs(20)));
+    assert!(!heard.await.unwrap().unwrap());
 }
