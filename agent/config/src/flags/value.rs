@@ -98,8 +98,8 @@ fn headers(texts: &[String]) -> Option<Value> {
     Some(all.into())
 }
 
-/// As ReservedMemoryVar of pkg/util/flag: a list of `numaNode` and `limits`, as in the file. Types and amounts are
-/// checked there.
+/// As ReservedMemoryVar of pkg/util/flag: a list of `numaNode` and `limits`, as in the file. Types and
+/// amounts are checked there.
 fn memory_by_node(texts: &[String]) -> Option<Value> {
     let node = |text: &str| {
         let (node, limits) = text.split_once(':')?;

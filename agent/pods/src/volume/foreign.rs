@@ -104,8 +104,8 @@ impl Drop for StopsWhenDropped {
     }
 }
 
-/// As [`on_host_paths`], for work on so many files that it takes longer: it may take as long as it goes on. It ends
-/// soon when the caller stops waiting.
+/// As [`on_host_paths`], for work on so many files that it takes longer: it may take as long as it goes on.
+/// It ends soon when the caller stops waiting.
 ///
 /// # Errors
 /// Nothing was done for 10 s.
