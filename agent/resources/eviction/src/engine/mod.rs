@@ -14,6 +14,7 @@ mod fast;
 mod figures;
 mod freed;
 mod limits;
+mod reclaim;
 mod saver;
 mod shared;
 mod simulate;
