@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRY: Duration = Duration::from_secs(60);
 /// The wait between two tries.
 const AGAIN: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(600));
+/// How long to wait after the directory of a pod could not be removed.
+pub const CLEAN_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(9600));
 /// How often it is checked whether a try is due.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -99,6 +101,24 @@ impl SetAside {
             Ok(Some(Err(error))) => Err(error.to_string()),
             Ok(None) => Err("a fault in the agent".to_owned()),
             Err(error) => Err(format!("{} is not removed within {} s", error.place, limit.as_secs())),
+        }
+    }
+
+    /// Removes the directory of a pod that has no worker, or sets it aside after a while without success.
+    ///
+    /// # Errors
+    /// It was set aside: where it is, and why.
+    pub async fn clean_or_put(&self, uid: &str) -> Result<(), (PathBuf, String)> {
+        let path = self.0.pods_dir.join(uid);
+        let (end, mut failures) = (Instant::now() + self.0.patience, 0);
+        loop {
+            let Err(problem) = self.clean(path.clone(), end - Instant::now()).await else { return Ok(()) };
+            let again = CLEAN_AGAIN.nth(failures);
+            if Instant::now() + again >= end {
+                return Err((self.put(uid, problem.clone()).await, problem));
+            }
+            tokio::time::sleep(again).await;
+            failures += 1;
         }
     }
 
