@@ -6,7 +6,7 @@ mod api;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -59,6 +59,8 @@ pub enum Input {
 /// A pod that has a worker.
 struct WorkerEntry {
     orders: mpsc::UnboundedSender<Order>,
+    /// Gone when the worker is.
+    state: Weak<PodState>,
     kept: DesiredCgroup,
     ending: bool,
     /// How it was last ordered to end.
@@ -249,7 +251,7 @@ impl Manager {
         // The status says nothing of it before it was looked at: a kubelet has started it.
         let runs = self.housekeeping.has(&uid);
         state.update(|inner| inner.unseen |= runs);
-        let reports = self.reports.clone();
+        let (reports, own) = (self.reports.clone(), state.own());
         tokio::spawn(async move {
             let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
             if AssertUnwindSafe(run).catch_unwind().await.is_err() {
@@ -266,6 +268,7 @@ impl Manager {
             uid,
             WorkerEntry {
                 orders,
+                state: own,
                 kept,
                 ending,
                 deletion: None,

@@ -19,6 +19,7 @@ use nodewarden_pods::volume;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking::{self, Places};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::info;
 
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRY: Duration = Duration::from_secs(60);
 /// The wait between two tries.
 const AGAIN: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(600));
+/// How long to wait after the directory of a pod could not be removed.
+pub const CLEAN_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(9600));
 /// How often it is checked whether a try is due.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -46,10 +49,43 @@ struct Inner {
     dir: PathBuf,
     patience: Duration,
     journal: Journal,
+    /// Removals that have not returned, also those that are no longer waited for, by directory.
+    under_way: Arc<watch::Sender<BTreeMap<PathBuf, u32>>>,
     /// Held while a directory is moved, or taken over by a pod that starts.
     moving: Mutex<()>,
     /// Never held across a call of the file system: asynchronous tasks take it.
     entries: Mutex<BTreeMap<PathBuf, Entry>>,
+}
+
+/// A removal of a pod's directory has not returned.
+#[derive(Debug, thiserror::Error)]
+#[error("{} of an earlier pod with this uid is still being removed", path.display())]
+pub struct StillRemoved {
+    path: PathBuf,
+}
+
+/// A removal of a directory, until this is dropped: it moves to the thread that removes.
+struct UnderWay {
+    all: Arc<watch::Sender<BTreeMap<PathBuf, u32>>>,
+    path: PathBuf,
+}
+
+impl UnderWay {
+    fn new(all: &Arc<watch::Sender<BTreeMap<PathBuf, u32>>>, path: &Path) -> Self {
+        all.send_modify(|paths| *paths.entry(path.to_owned()).or_default() += 1);
+        Self { all: all.clone(), path: path.to_owned() }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.all.send_modify(|paths| {
+            if let Some(number) = paths.get_mut(&self.path) {
+                *number -= 1;
+            }
+            paths.retain(|_, number| *number > 0);
+        });
+    }
 }
 
 #[derive(Debug)]
@@ -77,8 +113,8 @@ impl SetAside {
         let entry = |path| (path, Entry::new("an earlier agent could not remove it".to_owned()));
         let entries = Mutex::new(found.map(entry).collect());
         let (pods_dir, journal) = (pods_dir.to_owned(), journal.clone());
-        let this =
-            Self(Arc::new(Inner { pods_dir, dir, patience, journal, moving: Mutex::new(()), entries }));
+        let (under_way, moving) = (Arc::default(), Mutex::new(()));
+        let this = Self(Arc::new(Inner { pods_dir, dir, patience, journal, under_way, moving, entries }));
         this.count();
         this
     }
@@ -94,11 +130,34 @@ impl SetAside {
     /// It cannot be removed, or not within `limit`; it may still be removed later.
     pub async fn clean(&self, path: PathBuf, limit: Duration) -> Result<(), String> {
         let place = BTreeSet::from([path.display().to_string()]);
-        match CLEANING.run(place, limit, move || volume::clean(&path)).await {
+        let under_way = UnderWay::new(&self.0.under_way, &path);
+        let clean = move || {
+            let _under_way = under_way;
+            volume::clean(&path)
+        };
+        match CLEANING.run(place, limit, clean).await {
             Ok(Some(Ok(()))) => Ok(()),
             Ok(Some(Err(error))) => Err(error.to_string()),
             Ok(None) => Err("a fault in the agent".to_owned()),
             Err(error) => Err(format!("{} is not removed within {} s", error.place, limit.as_secs())),
+        }
+    }
+
+    /// Removes the directory of a pod that has no worker, or sets it aside after a while without success.
+    ///
+    /// # Errors
+    /// It was set aside: where it is, and why.
+    pub async fn clean_or_put(&self, uid: &str) -> Result<(), (PathBuf, String)> {
+        let path = self.0.pods_dir.join(uid);
+        let (end, mut failures) = (Instant::now() + self.0.patience, 0);
+        loop {
+            let Err(problem) = self.clean(path.clone(), end - Instant::now()).await else { return Ok(()) };
+            let again = CLEAN_AGAIN.nth(failures);
+            if Instant::now() + again >= end {
+                return Err((self.put(uid, problem.clone()).await, problem));
+            }
+            tokio::time::sleep(again).await;
+            failures += 1;
         }
     }
 
@@ -123,6 +182,22 @@ impl SetAside {
         let to = self.0.dir.join(format!("{uid}.{}", Timestamp::now().as_millisecond()));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0.dir)?;
         fs::rename(from, &to).map(|()| to)
+    }
+
+    /// Waits until no removal of this pod's directory is under way. A removal goes by the path: one that is
+    /// no longer waited for would unmount and remove what the next pod of this uid has there.
+    ///
+    /// # Errors
+    /// One has not returned within `limit`.
+    pub async fn unused(&self, uid: &str, limit: Duration) -> Result<(), StillRemoved> {
+        let path = self.0.pods_dir.join(uid);
+        let mut under_way = self.0.under_way.subscribe();
+        let over = under_way.wait_for(|paths| !paths.contains_key(&path));
+        match tokio::time::timeout(limit, over).await {
+            // Not closed: the sender is here.
+            Ok(_) => Ok(()),
+            Err(_) => Err(StillRemoved { path }),
+        }
     }
 
     /// A pod of this uid starts: a directory that could not be moved is its own. Blocks.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
+use crate::decide::deadline;
 use crate::decide::observed::{ContainerSeen, Observed};
 use crate::decide::phase;
 use crate::decide::phase::Trouble;
@@ -21,9 +22,10 @@ use crate::orders::Order;
 use crate::record::Record;
 use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
+use nodewarden_eviction::Eviction;
 use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
-use nodewarden_model::{ApiState, OomVictim, ResizePending, Waiting};
+use nodewarden_model::{ApiState, OomVictim, PodView, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
 use nodewarden_pods::source::{Over, is_api};
 
@@ -260,6 +262,11 @@ impl PodState {
         let clocks = read_clocks();
         self.inner.lock().record.align(&clocks);
         clocks.wall
+    }
+
+    /// See [`deadline::overdue`].
+    pub fn overdue(&self, view: &PodView) -> Option<Eviction> {
+        deadline::overdue(view, &mut self.inner.lock().record, &read_clocks())
     }
 
     /// Waits for this time; false as soon as the pod is to end.

@@ -23,13 +23,27 @@ pub(super) fn redact(pod: &mut v1::Pod) {
     }
     let Some(spec) = &mut pod.spec else { return };
     for own in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-        own.env.iter_mut().flatten().for_each(|variable| hide(&mut variable.value));
         let probes = [&mut own.liveness_probe, &mut own.readiness_probe, &mut own.startup_probe];
-        probes.into_iter().flatten().for_each(|probe| headers(probe.http_get.as_mut()));
-        let Some(lifecycle) = &mut own.lifecycle else { continue };
-        let hooks = [&mut lifecycle.post_start, &mut lifecycle.pre_stop];
-        hooks.into_iter().flatten().for_each(|hook| headers(hook.http_get.as_mut()));
+        hide_all(&mut own.env, probes, &mut own.lifecycle);
     }
+    // What `kubectl debug` adds: a type of its own with the same fields.
+    for own in spec.ephemeral_containers.iter_mut().flatten() {
+        let probes = [&mut own.liveness_probe, &mut own.readiness_probe, &mut own.startup_probe];
+        hide_all(&mut own.env, probes, &mut own.lifecycle);
+    }
+}
+
+/// Hides what a container of any kind has.
+fn hide_all(
+    env: &mut Option<Vec<v1::EnvVar>>,
+    probes: [&mut Option<v1::Probe>; 3],
+    lifecycle: &mut Option<v1::Lifecycle>,
+) {
+    env.iter_mut().flatten().for_each(|variable| hide(&mut variable.value));
+    probes.into_iter().flatten().for_each(|probe| headers(probe.http_get.as_mut()));
+    let Some(lifecycle) = lifecycle else { return };
+    let hooks = [&mut lifecycle.post_start, &mut lifecycle.pre_stop];
+    hooks.into_iter().flatten().for_each(|hook| headers(hook.http_get.as_mut()));
 }
 
 fn headers(get: Option<&mut v1::HTTPGetAction>) {
@@ -79,14 +93,18 @@ mod tests {
                 "example.com/yaml": "kind: Pod\nspec:\n  containers: [{env: [{value: s3cret}]}]",
                 "note": "kept",
             }},
-            "spec": {"containers": [container.clone()], "initContainers": [container]},
+            "spec": {
+                "containers": [container.clone()],
+                "initContainers": [container.clone()],
+                "ephemeralContainers": [container],
+            },
         }))
         .unwrap();
         redact(&mut pod);
         let shown = serde_json::to_value(&pod).unwrap();
         assert!(!shown.to_string().contains("s3cret"), "{shown}");
         assert_eq!(shown["metadata"]["annotations"], json!({"note": "kept"}));
-        for list in ["containers", "initContainers"] {
+        for list in ["containers", "initContainers", "ephemeralContainers"] {
             let own = &shown["spec"][list][0];
             let env = json!([
                 {"name": "TOKEN", "value": HIDDEN},

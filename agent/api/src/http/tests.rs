@@ -274,7 +274,9 @@ impl AgentState for WithSecret {
         let mut pod = (*view.pod).clone();
         let mut spec = (*pod.spec).clone();
         let variable = serde_json::json!({"name": "TOKEN", "value": "s3cret"});
-        spec.containers[0].env = Some(vec![serde_json::from_value(variable).unwrap()]);
+        spec.containers[0].env = Some(vec![serde_json::from_value(variable.clone()).unwrap()]);
+        let debugger = serde_json::json!({"name": "debugger", "env": [variable]});
+        spec.ephemeral_containers = Some(vec![serde_json::from_value(debugger).unwrap()]);
         pod.spec = Arc::new(spec);
         view.pod = Arc::new(pod);
         vec![Arc::new(view)]
@@ -292,7 +294,9 @@ async fn pods_are_shown_without_values_of_variables_and_with_the_true_runtime() 
     let list: Value = serde_json::from_slice(&body).unwrap();
     let pod = &list["items"][0];
     let variable = serde_json::json!({"name": "TOKEN", "value": "<not shown>"});
-    assert_eq!(pod["spec"]["containers"][0]["env"][0], variable);
+    for list in ["containers", "ephemeralContainers"] {
+        assert_eq!(pod["spec"][list][0]["env"][0], variable, "{list}");
+    }
     assert!(!String::from_utf8(body).unwrap().contains("s3cret"));
     assert_eq!(pod["status"]["containerStatuses"][0]["containerID"], "cri-o://c0ffee");
 }

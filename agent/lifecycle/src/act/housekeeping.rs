@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use jiff::Timestamp;
 use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
@@ -20,6 +21,7 @@ use crate::decide::relist::{self, Doubts};
 use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
+use nodewarden_model::Detail;
 use nodewarden_pods::spec::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
 use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
@@ -336,16 +338,7 @@ async fn look(env: &Arc<Environment>, news: bool) -> Look {
     Look { listing, directories }
 }
 
-/// What goes wrong with it.
-#[derive(Debug, thiserror::Error)]
-enum TidyError {
-    #[error(transparent)]
-    Runtime(#[from] RuntimeError),
-    #[error(transparent)]
-    Volume(#[from] volume::VolumeError),
-}
-
-async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), TidyError> {
+async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), RuntimeError> {
     let running = left.containers.iter().filter(|c| c.state == cri::ContainerState::ContainerRunning as i32);
     let stops = running.map(|container| env.client.stop_container(&container.id, grace(container)));
     for stopped in futures_util::future::join_all(stops).await {
@@ -355,9 +348,13 @@ async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), TidyE
         env.client.stop_sandbox(&sandbox.id).await?;
         env.client.remove_sandbox(&sandbox.id).await?;
     }
-    let pod_dir = env.pods_dir.join(uid);
-    // A panic in there is a bug of the agent; it is tried again.
-    blocking::VOLUME_CLEANING.run(move || volume::clean(&pod_dir)).await.unwrap_or(Ok(()))?;
+    // As at the end of a pod: a pod of this uid may start, and the next look finds nothing to remove.
+    if let Err((place, problem)) = env.set_aside.clean_or_put(uid).await {
+        let message = format!("the volumes are set aside at {} and tried again: {problem}", place.display());
+        warn!(uid, "{message}");
+        let detail = Detail::Agent { reason: "VolumesSetAside".into(), message };
+        env.journal.append(Timestamp::now(), "", None, detail);
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::counters;
 use super::counters::ContainerType;
 use super::{devices, look, objects};
 use crate::decide::observed::SandboxSeen;
+use crate::set_aside::StillRemoved;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_devices::EnforceError;
@@ -24,6 +25,10 @@ use nodewarden_tasks::blocking;
 /// How long to wait for a pod's cgroup before that is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long to wait for the removal of an earlier pod's directory before that is an error, after which it is
+/// tried again.
+const REMOVAL: Duration = Duration::from_secs(10);
+
 /// A file system that takes longer lets another pod start.
 const SLOW: Duration = Duration::from_millis(250);
 
@@ -36,6 +41,8 @@ pub enum SandboxError {
     Cgroup { problem: String },
     #[error("the pod's processes in {former}, its cgroup with other settings, have not ended")]
     Former { former: String },
+    #[error(transparent)]
+    StillRemoved(#[from] StillRemoved),
     #[error(transparent)]
     Volume(#[from] VolumeError),
     #[error(transparent)]
@@ -58,7 +65,7 @@ impl SandboxError {
             Self::NoCgroup | Self::Cgroup { .. } | Self::Former { .. } | Self::Guard(_) => {
                 PodReason::FailedToCreatePodContainer
             }
-            Self::Volume(_) => PodReason::FailedMount,
+            Self::Volume(_) | Self::StillRemoved(_) => PodReason::FailedMount,
             Self::Spec(_) | Self::Object(_) | Self::Runtime(_) | Self::Interrupted => {
                 PodReason::FailedCreatePodSandBox
             }
@@ -121,6 +128,8 @@ async fn files(state: &PodState) -> Result<(), SandboxError> {
     // Before: what changes from here on is written later.
     state.set(|inner| inner.refresh = None);
     let gathered = slowly(state, objects::gather(state, None)).await;
+    let unused = state.unless_ending(env.set_aside.unused(&pod.uid, REMOVAL));
+    slowly(state, unused).await.ok_or(SandboxError::Interrupted)??;
     let own = pod.clone();
     let made = blocking::POD_FILES.run(move || {
         env.set_aside.reuse(&own.uid);

@@ -16,6 +16,7 @@ use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::phase::Trouble;
 use crate::decide::plan::KillReason;
 use crate::decide::plan::end_order;
+use crate::set_aside::CLEAN_AGAIN;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_eviction::kill::kill as kill_now;
@@ -26,8 +27,6 @@ use nodewarden_tasks::blocking;
 
 /// How long to wait after containers or sandboxes could not be ended.
 const END_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(2400));
-/// How long to wait after the pod's directory could not be removed.
-const CLEAN_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(9600));
 /// After this many failures processes are killed without the runtime.
 const PATIENCE: u32 = 3;
 /// Containers of one pod whose end is asked for at a time. More than 32 processes that end at once in a pod

@@ -4,10 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::Manager;
-use crate::decide::deadline;
 use crate::orders::Order;
 use crate::record::{Ending, Record};
 use nodewarden_manifest::Pod;
@@ -80,12 +77,11 @@ impl Manager {
 
     /// Ends the pods of the API server that have been active for longer than they may be.
     pub(super) fn end_overdue(&self) {
-        let now = Timestamp::now();
         let limited = |pod: &Pod| pod.spec.active_deadline_seconds.is_some();
         let limited = self.workers.iter().filter(|(_, entry)| !entry.ending && limited(&entry.kept.pod));
         for (uid, entry) in limited {
-            let overdue = self.env.status.get(uid).and_then(|view| deadline::overdue(&view, now));
-            if let Some(eviction) = overdue {
+            let overdue = || entry.state.upgrade()?.overdue(&*self.env.status.get(uid)?);
+            if let Some(eviction) = overdue() {
                 self.env.admission.leaving(uid);
                 let _ = entry.orders.send(Order::Evict(eviction));
             }

@@ -51,6 +51,13 @@ fn set_flags(path: &Path, flags: libc::c_int) -> bool {
     unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) == 0 }
 }
 
+impl SetAside {
+    /// A removal of this pod's directory that does not return until the result is dropped.
+    pub(crate) fn removal_that_hangs(&self, uid: &str) -> impl Sized + use<> {
+        UnderWay::new(&self.0.under_way, &self.0.pods_dir.join(uid))
+    }
+}
+
 fn open(dir: &Path) -> SetAside {
     let journal = Journal::open(&dir.join("journal"), Limits::default()).unwrap();
     SetAside::with_patience(&dir.join("pods"), &journal, Duration::from_millis(100))
@@ -138,4 +145,36 @@ async fn a_move_that_hangs_delays_neither_questions_nor_other_pods() {
     assert_eq!(answer, Ok((false, false, 0)));
     put.await.unwrap();
     assert!(set_aside.holds("u"), "it could not be moved");
+}
+
+/// A removal goes by the path, and one that hangs goes on when the file system answers again: with the files
+/// of the next pod of that uid, if it had started.
+#[tokio::test]
+async fn a_pod_waits_until_no_removal_of_its_directory_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let short = Duration::from_millis(100);
+    let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+    let set_aside = SetAside::with_patience(&state.join("pods"), &journal, short);
+    let Ok(fuse) = HungFuse::mount(&state) else {
+        nodewarden_testing::skip("no FUSE file system can be mounted here");
+        return;
+    };
+    set_aside.unused("u", short).await.unwrap();
+    // The second one does not begin before the first one has returned.
+    for _ in 0..2 {
+        let problem = set_aside.clean(state.join("pods/u"), short).await.unwrap_err();
+        assert!(problem.contains("is not removed within"), "{problem}");
+    }
+    let problem = set_aside.unused("u", short).await.unwrap_err().to_string();
+    assert!(problem.ends_with("pods/u of an earlier pod with this uid is still being removed"), "{problem}");
+    set_aside.unused("v", short).await.unwrap();
+    let waits = set_aside.clone();
+    let waits = tokio::spawn(async move { waits.unused("u", TRY).await.is_ok() });
+    tokio::time::sleep(short).await;
+    assert!(!waits.is_finished());
+    drop(fuse);
+    let waited = tokio::time::timeout(Duration::from_secs(10), waits).await;
+    assert!(waited.unwrap().unwrap(), "it has returned");
 }

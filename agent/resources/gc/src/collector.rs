@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -88,6 +89,8 @@ pub(super) struct Inner {
     /// Locked during a run, so that runs do not overlap.
     run_lock: tokio::sync::Mutex<()>,
     pressure: Notify,
+    /// How often something was removed.
+    removals: Arc<AtomicU64>,
 }
 
 impl Collector {
@@ -126,6 +129,7 @@ impl Collector {
             file: Arc::new(file),
             run_lock: tokio::sync::Mutex::new(()),
             pressure: Notify::new(),
+            removals: Arc::default(),
         }))
     }
 
@@ -156,7 +160,7 @@ impl Collector {
         if !inner.acts {
             return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
         }
-        let mut run = Run::new(false, None);
+        let mut run = Run::new(false, None, &inner.removals);
         let containers = inner.collect_containers(&mut run, false).await;
         let images = match detected {
             Ok(()) => inner.collect_images(&mut run).await,
@@ -178,7 +182,7 @@ impl Collector {
         let inner = &self.0;
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
-        let mut run = Run::new(dry, Some(steps));
+        let mut run = Run::new(dry, Some(steps), &inner.removals);
         let containers = inner.collect_containers(&mut run, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
@@ -196,7 +200,7 @@ impl Collector {
         let inner = &self.0;
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
-        let mut run = Run::new(false, None);
+        let mut run = Run::new(false, None, &inner.removals);
         let done = inner.remove_planned(&mut run, Goal::All, &mut RunCache::default()).await;
         inner
             .reporter
@@ -213,7 +217,7 @@ impl Collector {
         let inner = &self.0;
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
-        let mut run = Run::new(false, None);
+        let mut run = Run::new(false, None, &inner.removals);
         let done = inner.collect_containers(&mut run, true).await;
         inner.reporter.report(
             Part::Container,
@@ -230,6 +234,11 @@ impl Collector {
         let listing = self.0.runtime.list().await?;
         let of_pod = |container: &&_| containers::is_of(container, uid);
         Ok(listing.containers.iter().filter(of_pod).count())
+    }
+
+    /// How often something was removed since the start, which shows whether a run gets on.
+    pub fn removals(&self) -> u64 {
+        self.0.removals.load(Ordering::Relaxed)
     }
 
     /// Requests a run because the disk is short of space: at once, or after the run in progress.

@@ -1,6 +1,8 @@
 //! One run: its steps, results and failures.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use nodewarden_model::{GcOutcome, GcStep};
@@ -21,10 +23,12 @@ pub struct Run {
     /// By kind of removal: number of failures and the first error.
     failures: BTreeMap<Part, (u32, String)>,
     removed: BTreeMap<Part, u32>,
+    /// Counts what all runs removed.
+    total: Arc<AtomicU64>,
 }
 
 impl Run {
-    pub fn new(dry: bool, steps: Option<mpsc::UnboundedSender<GcStep>>) -> Self {
+    pub fn new(dry: bool, steps: Option<mpsc::UnboundedSender<GcStep>>, total: &Arc<AtomicU64>) -> Self {
         Self {
             began: Timestamp::now(),
             dry,
@@ -33,6 +37,7 @@ impl Run {
             steps,
             failures: BTreeMap::new(),
             removed: BTreeMap::new(),
+            total: total.clone(),
         }
     }
 
@@ -45,6 +50,7 @@ impl Run {
     pub fn removed(&mut self, what: Part, id: &str, name: String, freed: Option<u64>) {
         info!(what = what.name(), id, name, freed, "removed");
         *self.removed.entry(what).or_default() += 1;
+        self.total.fetch_add(1, Ordering::Relaxed);
         if let Some(freed) = freed {
             self.outcome.freed += freed;
             metrics::freed(freed);

@@ -18,6 +18,7 @@ mod entry;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod last_driver;
 mod machine;
 mod manager;
 mod node_cgroups;

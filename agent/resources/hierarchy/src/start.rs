@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::desired::DesiredCgroups;
+use super::last_driver::{self, Answer, LastDriver};
 use super::machine::{driver, facts};
 use super::manager::HierarchyManager;
 use super::node_cgroups;
@@ -82,7 +83,7 @@ pub fn prepare(
         let detail = Detail::Hierarchy { reason: "KernelSettingChanged".into(), message };
         journal.append(Timestamp::now(), "", None, detail);
     }
-    let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
+    let (kind, driver_from) = driver_kind(config, runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
     let name =
@@ -173,27 +174,31 @@ fn kernel_settings(
     }
 }
 
-/// The driver that the runtime reports (KEP-4033), else the configured one, and where it comes from.
-fn driver_kind(
-    settings: &NodeSettings,
-    endpoint: Option<&Endpoint>,
-    runtime: &tokio::runtime::Handle,
-) -> (DriverKind, &'static str) {
-    let Some(endpoint) = endpoint else { return (settings.cgroup_driver, "configuration") };
-    let client = Client::new(endpoint).with_request_limit(DRIVER_LIMIT);
-    match runtime.block_on(client.cgroup_driver()) {
-        Ok(Some(kind)) => {
-            if kind != settings.cgroup_driver {
-                info!(runtime = %kind, configured = %settings.cgroup_driver, "the runtime names the cgroup driver");
+/// The driver that the runtime reports (KEP-4033), else the one that it reported last if it does not answer,
+/// else the configured one, and where it comes from.
+fn driver_kind(config: &Config, runtime: &tokio::runtime::Handle) -> (DriverKind, &'static str) {
+    let configured = config.node.cgroup_driver;
+    let (mut last, damaged) = LastDriver::open(&config.state_dir);
+    let answer = config.runtime_endpoint.as_ref().map_or(Answer::NotReported, |endpoint| {
+        let client = Client::new(endpoint).with_request_limit(DRIVER_LIMIT);
+        match runtime.block_on(client.cgroup_driver()) {
+            Ok(Some(kind)) => Answer::Driver(kind),
+            Ok(None) => Answer::NotReported,
+            Err(error) => {
+                let known = last.get().map_or("the configured one", |_| "the one that it reported last");
+                warn!(%error, "the runtime does not report its cgroup driver: taking {known}");
+                Answer::Silent
             }
-            (kind, "the runtime")
         }
-        Ok(None) => (settings.cgroup_driver, "configuration"),
-        Err(error) => {
-            warn!(%error, "the runtime does not report its cgroup driver: taking the configured one");
-            (settings.cgroup_driver, "configuration")
-        }
+    });
+    for problem in [damaged, last.note(answer).err()].into_iter().flatten() {
+        warn!("{problem}: if the runtime does not answer at a start, the configured cgroup driver is taken");
     }
+    let (kind, from) = last_driver::choose(answer, last.get(), configured);
+    if kind != configured {
+        info!(driver = %kind, %configured, from, "the cgroup driver is not the configured one");
+    }
+    (kind, from)
 }
 
 /// Asks the runtime which pods it has anything of. The answer waits for a task of `runtime`, which may end

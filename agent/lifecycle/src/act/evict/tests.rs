@@ -197,3 +197,17 @@ async fn a_pod_that_had_succeeded_before_its_eviction_does_not_restart() {
     evict(&stopped, Some(0), None);
     until("it is back", || is_back(&stopped)).await;
 }
+
+/// It would unmount and remove what the pod has there.
+#[tokio::test]
+async fn a_pod_starts_again_once_no_removal_of_its_directory_is_under_way() {
+    let node = node(spec("Always"), Fake::new(1)).await;
+    let removal = node.state.env.set_aside.removal_that_hangs("u");
+    evict(&node, Some(0), None);
+    until("it has failed", || has_failed(&node)).await;
+    past_the_back_off().await;
+    tokio::time::sleep(BACK_OFF).await;
+    assert!(!is_back(&node));
+    drop(removal);
+    until("it is back", || is_back(&node)).await;
+}

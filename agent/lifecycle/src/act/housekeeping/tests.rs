@@ -1,4 +1,10 @@
+use serde_json::json;
+
 use super::*;
+use crate::act::probing::tests::node::{Node, Script};
+use crate::act::probing::tests::runtime::Fake;
+use crate::record::ContainerRecord;
+use crate::set_aside::tests::Immutable;
 
 fn look_of(uids: &[(&str, i32)]) -> Option<Look> {
     let sandbox = |(uid, state): &(&str, i32)| cri::PodSandbox {
@@ -64,4 +70,18 @@ async fn after_a_panic_in_a_look_or_a_removal_the_next_one_is_made() {
     assert!(found.iter().all(|found| !found.present.asked && found.changed.is_empty()));
     assert_eq!(found.iter().filter(|found| found.tidied).count(), 1);
     assert!(!housekeeping.looking && housekeeping.tidying.is_empty());
+}
+
+/// Otherwise each look would try and warn again, for ever.
+#[tokio::test]
+async fn what_no_pod_owns_and_cannot_be_removed_is_set_aside() {
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let node = Node::start(spec, ContainerRecord::default(), Fake::new(0), Script::default()).await;
+    let (env, pod_dir) = (&node.state.env, node.dir().join("pods/left"));
+    let Some(immutable) = Immutable::make(&pod_dir.join("volumes/a/file")) else { return };
+    remove(env, "left", Listing::default()).await.unwrap();
+    assert!(!pod_dir.exists(), "a pod of that uid can start");
+    let shown = env.set_aside.shown();
+    assert!(shown.len() == 1 && shown[0].1.contains("Operation not permitted"), "{shown:?}");
+    drop(immutable);
 }

@@ -13,6 +13,7 @@ use tracing::warn;
 use super::decision_log::DecisionLog;
 use super::figures::{self, Counted, names};
 use super::freed::{self, LOOK};
+use super::reclaim;
 use super::shared::{Group, Shared};
 use crate::assess::{Assessment, Due, for_layout};
 use crate::choose::{Choice, choose};
@@ -200,20 +201,27 @@ impl DiskWatch {
         Ok(true)
     }
 
-    /// Node-level reclaim. Returns whether it was enough.
+    /// Node-level reclaim, without the steps in which the runtime hangs. Returns whether it was enough.
     async fn reclaim(&self, due: &Due, layout: DiskLayout, log: &mut DecisionLog) -> Result<bool, GcError> {
         for reclaim in rank::reclaims(due.threshold.signal, layout) {
             let began = Instant::now();
+            let collector = &self.collector;
+            let removals = || collector.removals();
             let (what, done) = match reclaim {
                 Reclaim::DeadContainers => {
-                    let done = self.collector.delete_all_unused_containers().await;
-                    ("dead containers removed", done.map(|()| String::new()))
+                    let done = reclaim::bounded(collector.delete_all_unused_containers(), removals).await;
+                    ("dead containers removed", done.map(|done| done.map(|()| String::new())))
                 }
                 Reclaim::UnusedImages => {
-                    let done = self.collector.delete_unused_images().await;
-                    ("unused images removed", done.map(|freed| format!("{freed} bytes came free")))
+                    let done = reclaim::bounded(collector.delete_unused_images(), removals).await;
+                    let text = |freed| format!("{freed} bytes came free");
+                    ("unused images removed", done.map(|done| done.map(text)))
                 }
             };
+            let done = done.unwrap_or_else(|cut_off| {
+                warn!("{}: {what}: {cut_off}", due.threshold.signal.name());
+                Ok(cut_off.to_string())
+            });
             log.record_step(what, began, done.unwrap_or_else(|error| error.to_string()));
         }
         let began = Instant::now();
@@ -341,7 +349,9 @@ impl DiskWatch {
 
     /// Removes unused containers. Returns how many the runtime still has of the pod.
     async fn remaining_containers(&self, uid: &str) -> Result<usize, GcError> {
-        let removed = self.collector.delete_all_unused_containers().await;
+        let removal = self.collector.delete_all_unused_containers();
+        // What is cut off shows in what remains.
+        let removed = reclaim::bounded(removal, || self.collector.removals()).await.unwrap_or(Ok(()));
         let remaining = self.collector.containers_of(uid).await?;
         if remaining == 0 { Ok(0) } else { removed.map(|()| remaining) }
     }

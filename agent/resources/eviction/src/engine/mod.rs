@@ -15,6 +15,7 @@ mod fast;
 mod figures;
 mod freed;
 mod limits;
+mod reclaim;
 mod saver;
 mod shared;
 mod simulate;

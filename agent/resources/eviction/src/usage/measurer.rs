@@ -23,7 +23,8 @@ const SLICE: Duration = Duration::from_millis(50);
 const FRESH: Duration = Duration::from_millis(500);
 /// A figure is used for this time and twice the time that counting took, unless a newer one is finished.
 const USABLE: Duration = Duration::from_secs(10);
-/// A layer of which the runtime has no figure, and which has no directory here, counts as empty after this time.
+/// A layer of which the runtime has no figure for this time although it answers, and which has no directory
+/// here, counts as empty.
 const UNKNOWN: Duration = Duration::from_secs(30);
 /// A walk that was not continued for this time starts over: what it counted is too old.
 const ABANDONED: Duration = Duration::from_secs(180);
@@ -65,7 +66,7 @@ type Slots = BTreeMap<(String, Part), Arc<Mutex<Slot>>>;
 #[derive(Debug, Default)]
 pub struct Measurer {
     slots: Mutex<Slots>,
-    /// Since when nothing is known of a writable layer, by uid and container id.
+    /// Since when a runtime that answers says nothing of a writable layer, by uid and container id.
     unknown: Mutex<BTreeMap<(String, String), Instant>>,
     budget: Budget,
 }
@@ -153,12 +154,24 @@ impl Measurer {
         self.slots.lock().retain(|(uid, _), slot| uids.contains(uid.as_str()) && is_used(slot));
     }
 
-    /// Whether a layer of which nothing is known counts as empty: a runtime that has no figure of it after this
-    /// time will not have one later.
-    pub(super) fn is_given_up(&self, uid: &str, container: &str) -> bool {
-        let now = Instant::now();
+    /// Whether a layer counts as empty because nothing is known of it: a runtime that answers and has no
+    /// figure of it for this time will not have one later. The time begins again with each figure (`known`),
+    /// and while the runtime does not answer, which says nothing of the layer.
+    pub(super) fn is_given_up(
+        &self,
+        uid: &str,
+        container: &str,
+        known: bool,
+        answers: bool,
+        now: Instant,
+    ) -> bool {
         let key = (uid.to_owned(), container.to_owned());
-        let since = *self.unknown.lock().entry(key).or_insert(now);
+        let mut unknown = self.unknown.lock();
+        if known || !answers {
+            unknown.remove(&key);
+            return false;
+        }
+        let since = *unknown.entry(key).or_insert(now);
         now.saturating_duration_since(since) >= UNKNOWN
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::layers::{LayerStats, Layers};
 use super::measurer::{Directory, Measurer, Part};
@@ -89,7 +89,8 @@ impl Measurer {
         let found: BTreeMap<_, _> = found.map(|(own, used)| ((own.uid.as_str(), &own.part), used)).collect();
         let of = |plan: &Plan<'_>| {
             let directory = |part: &Part| found.get(&(plan.uid, part)).copied().unwrap_or(DiskUse::UNKNOWN);
-            plan.sum(directory, |id| self.is_given_up(plan.uid, id))
+            let (now, answers) = (Instant::now(), sources.runtime.is_some());
+            plan.sum(directory, |id, known| self.is_given_up(plan.uid, id, known, answers, now))
         };
         plans.iter().map(of).collect()
     }
@@ -137,8 +138,9 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// `given_up`: whether a container's layer counts as empty if nothing is known of it.
-    fn sum(&self, of: impl Fn(&Part) -> DiskUse, given_up: impl Fn(&str) -> bool) -> PodUse {
+    /// `given_up`: whether a container's layer counts as empty, by the id and whether something is known of
+    /// it.
+    fn sum(&self, of: impl Fn(&Part) -> DiskUse, given_up: impl Fn(&str, bool) -> bool) -> PodUse {
         let mut found = PodUse::default();
         found.disk.logs.add(of(&Part::OtherLogs));
         found.disk.volumes.add(of(&Part::PodDir));
@@ -155,7 +157,8 @@ impl<'a> Plan<'a> {
             let logs = of(&Part::Logs((*name).to_owned()));
             let counted = has_directory.then(|| of(&Part::Layer((*id).to_owned())));
             let known = layer(counted, *stats);
-            let root = known.unwrap_or_else(|| DiskUse { complete: given_up(id), ..DiskUse::UNKNOWN });
+            let given_up = given_up(id, known.is_some());
+            let root = known.unwrap_or(DiskUse { complete: given_up, ..DiskUse::UNKNOWN });
             found.disk.logs.add(logs);
             found.disk.root.add(root);
             let own = ContainerUse { memory: None, root: Some(root), logs: Some(logs) };

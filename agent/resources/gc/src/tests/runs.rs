@@ -174,6 +174,14 @@ async fn a_run_that_is_cut_off_is_completed_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_shows_that_it_gets_on() {
+    let fixture = Fixture::new(full(), &settings());
+    assert_eq!(fixture.collector.removals(), 0);
+    fixture.collector.delete_unused_images().await.unwrap();
+    assert_eq!(fixture.collector.removals(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn never_two_runs_at_once() {
     let fixture = Fixture::new(full(), &settings());
     let (first, second) = tokio::join!(collect(&fixture, false), fixture.collector.delete_unused_images());

@@ -113,6 +113,36 @@ fn pods_that_are_gone_are_forgotten() {
     assert_eq!([found[0].complete, found[1].complete], [true, false]);
 }
 
+/// Otherwise a layer would count as empty, and another pod be evicted, after one early time-out and a later
+/// one.
+#[test]
+fn a_layer_is_given_up_only_after_a_runtime_that_answers_had_no_figure_of_it_for_a_while() {
+    let (unknown, figure, silent) = ((false, true), (true, true), (false, false));
+    for (what, steps) in [
+        ("the runtime never has one", &[(0, unknown, false), (29, unknown, false), (30, unknown, true)][..]),
+        ("a figure comes in between", &[(0, unknown, false), (20, figure, false), (40, unknown, false)]),
+        ("after that one it has none", &[(0, figure, false), (9, unknown, false), (39, unknown, true)]),
+        ("it was given up and has one", &[(0, unknown, false), (30, unknown, true), (31, figure, false)]),
+        ("the runtime is silent", &[(0, silent, false), (30, silent, false), (99, silent, false)]),
+        ("and answers then", &[(0, silent, false), (40, unknown, false), (69, unknown, false)]),
+        ("it is silent in between", &[(0, unknown, false), (20, silent, false), (40, unknown, false)]),
+        (
+            "a walk counts it meanwhile",
+            &[(0, unknown, false), (20, (true, false), false), (40, unknown, false)],
+        ),
+    ] {
+        let (measurer, start) = (Measurer::default(), Instant::now());
+        for (second, (known, answers), expected) in steps {
+            let now = start + Duration::from_secs(*second);
+            assert_eq!(
+                measurer.is_given_up("u", "c", *known, *answers, now),
+                *expected,
+                "{what}: {second} s"
+            );
+        }
+    }
+}
+
 /// A directory of which something can never be counted is no obstacle for ever.
 #[test]
 fn what_cannot_be_counted_completely_several_times_has_the_figure_that_was_found() {

@@ -85,6 +85,11 @@ fn parts_of_a_pod() {
     // Nothing is known of the other layer: not nothing.
     assert_eq!(inodes(found.containers["d"].root.unwrap()), (0, false));
     assert_eq!(inodes(found.disk.root), (7, false));
+    // The time without a figure ends when the runtime does not answer.
+    let silent = Sources { runtime: None, ..sources };
+    measurer.pods(&silent, std::slice::from_ref(&subject), |_| Scope::Nothing, LONG);
+    let later = Instant::now() + Duration::from_secs(40);
+    assert!(!measurer.is_given_up("u", "id-d", false, true, later));
     // Volumes alone.
     let only = Measurer::default();
     let only = only.pods(&sources, std::slice::from_ref(&subject), |_| Scope::Volumes, LONG).pop().unwrap();
