@@ -1,5 +1,5 @@
-//! Says which version the binary is: sets `NODEWARDEN_VERSION` for the compiler, the package's version with git's
-//! description of the source.
+//! Says which version the binary is: sets `NODEWARDEN_VERSION` for the compiler, the package's version with
+//! git's description of the source.
 
 use std::env;
 use std::error::Error;

@@ -34,8 +34,8 @@ fn embed(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The object in the target directory that this build is part of. An editor may have a target directory of its
-/// own; there the object of the workspace's usual one serves.
+/// The object in the target directory that this build is part of. An editor may have a target directory of
+/// its own; there the object of the workspace's usual one serves.
 fn object_path(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
     if let Some(named) = env::var_os(OBJECT) {
         return Ok(PathBuf::from(named));

@@ -20,8 +20,8 @@ use crate::{
 /// Block latencies, indexed by slot.
 #[map]
 static BLOCK_CELLS: Array<BlockCell> = Array::with_max_entries(1, MMAPABLE);
-/// Block requests in progress: address of the request → when it was issued (CLOCK_MONOTONIC, ns); kernel id of
-/// the cgroup × 2 + direction. Not the slot: when a request completes, that may be another cgroup's.
+/// Block requests in progress: address of the request → when it was issued (CLOCK_MONOTONIC, ns); kernel id
+/// of the cgroup × 2 + direction. Not the slot: when a request completes, that may be another cgroup's.
 #[map]
 static REQUESTS: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(8192, 0);
 

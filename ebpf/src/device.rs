@@ -33,8 +33,8 @@ static DEVICE_PLACES: Array<u64> = Array::with_max_entries(PLACES, 0);
 /// Pods whose accesses are checked: kernel id of the pod's cgroup → mode (`DEVICE_AUDIT`, `DEVICE_ENFORCE`).
 #[map]
 static DEVICE_PODS: HashMap<u64, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
-/// Rules: pod and device → accesses that are allowed. Those of pod `WATCHED`: the devices that are checked of pods with
-/// `DEVICE_ONLY_WATCHED`.
+/// Rules: pod and device → accesses that are allowed. Those of pod `WATCHED`: the devices that are checked of
+/// pods with `DEVICE_ONLY_WATCHED`.
 #[map]
 static DEVICE_RULES: HashMap<DeviceKey, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
 /// Counts of accesses that no rule allowed.

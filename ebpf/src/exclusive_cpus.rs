@@ -1,18 +1,18 @@
-//! Topic exclusive_cpus: who runs on a CPU that one container has for itself, and for how long: its own tasks,
-//! kernel threads, tasks of other cgroups, nothing, interrupts and softirqs.
+//! Topic exclusive_cpus: who runs on a CPU that one container has for itself, and for how long: its own
+//! tasks, kernel threads, tasks of other cgroups, nothing, interrupts and softirqs.
 //!
-//! The agent says by CPU whose it is (`EXCLUSIVE_CPU_OWNERS`). The programs are attached only while some CPU is
-//! exclusive, so that other machines pay nothing for them; on the CPUs that are not exclusive they end after one
-//! look-up. That is also why switches are counted here by a program of their own and not in `cpu`, which runs
-//! everywhere and always.
+//! The agent says by CPU whose it is (`EXCLUSIVE_CPU_OWNERS`). The programs are attached only while some CPU
+//! is exclusive, so that other machines pay nothing for them; on the CPUs that are not exclusive they end
+//! after one look-up. That is also why switches are counted here by a program of their own and not in `cpu`,
+//! which runs everywhere and always.
 //!
-//! A turn on the CPU is the time from one switch to the next; what interrupts and softirqs took of it is taken off.
-//! So the times of all kinds together are the time that has passed. An interrupt may come in a softirq, which then
-//! counts less by that time; handlers do not interrupt each other.
+//! A turn on the CPU is the time from one switch to the next; what interrupts and softirqs took of it is
+//! taken off. So the times of all kinds together are the time that has passed. An interrupt may come in a
+//! softirq, which then counts less by that time; handlers do not interrupt each other.
 //!
 //! Interrupts that cannot be masked pass no tracepoint and count for what they interrupt. On a kernel with
-//! PREEMPT_RT softirqs run in kernel threads and may be switched away: what is left of one then counts for its
-//! thread.
+//! PREEMPT_RT softirqs run in kernel threads and may be switched away: what is left of one then counts for
+//! its thread.
 
 use core::ptr;
 
@@ -36,7 +36,8 @@ use crate::{
     slots::{cgroup_id, cpu_cgroup},
 };
 
-/// Whose a CPU is (see `owner_word`), indexed by CPU; 0 for a CPU that is not exclusive. Written by the agent.
+/// Whose a CPU is (see `owner_word`), indexed by CPU; 0 for a CPU that is not exclusive. Written by the
+/// agent.
 #[map]
 static EXCLUSIVE_CPU_OWNERS: Array<u64> = Array::with_max_entries(1, 0);
 /// What is counted, indexed by CPU.
@@ -47,7 +48,8 @@ static EXCLUSIVE_CPUS: Array<ExclusiveCpu> = Array::with_max_entries(1, MMAPABLE
 static EXCLUSIVE_CPU_PERIOD: Array<u64> = Array::with_max_entries(1, 0);
 
 globals! {
-    /// cgroup: `ancestors` (pointers), before Linux 6.1 `ancestor_ids`; by level, the cgroup itself at its own.
+    /// cgroup: `ancestors` (pointers), before Linux 6.1 `ancestor_ids`; by level, the cgroup itself at its
+    /// own.
     OFF_CGROUP_ANCESTRY: u32 = 0;
     /// The same, if they are ids; else u32::MAX.
     OFF_CGROUP_ANCESTOR_IDS: u32 = u32::MAX;
@@ -88,8 +90,8 @@ pub fn exclusive_sched_switch(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Who a task is on a CPU with this owner: `BY_OWNER` …. The tasks on a CPU are of few cgroups: the answer for the last
-/// one is kept.
+/// Who a task is on a CPU with this owner: `BY_OWNER` …. The tasks on a CPU are of few cgroups: the answer
+/// for the last one is kept.
 ///
 /// # Safety
 /// `cpu` must be this CPU's map value, `task` a BTF-typed task_struct.
@@ -140,8 +142,9 @@ fn id_of(cgroup: Ptr) -> Option<u64> {
     probe(node, get(&OFF_KN_ID))
 }
 
-/// Counts the turn that ends now. Some kernels make some switches without calling the tracepoint (see `cpu`): then
-/// `prev` is not the task that was switched to last, and the turn is divided at the moment when `prev` got the CPU.
+/// Counts the turn that ends now. Some kernels make some switches without calling the tracepoint (see `cpu`):
+/// then `prev` is not the task that was switched to last, and the turn is divided at the moment when `prev`
+/// got the CPU.
 ///
 /// # Safety
 /// `cpu` must be this CPU's map value, `prev` a BTF-typed task_struct.
@@ -195,8 +198,8 @@ unsafe fn ran_for(cpu: *mut ExclusiveCpu, kind: usize, ns: u64, pid: u32, task: 
     }
 }
 
-/// The longest turn of this period, if one of `ns` nanoseconds is longer: then it has this time, and the caller
-/// writes the rest.
+/// The longest turn of this period, if one of `ns` nanoseconds is longer: then it has this time, and the
+/// caller writes the rest.
 ///
 /// # Safety
 /// `cpu` must be this CPU's map value.
@@ -292,8 +295,8 @@ pub fn exclusive_irq_exit(ctx: BtfTracePointContext) -> i32 {
     end_interrupt(number as u32)
 }
 
-/// The programs of an interrupt of x86 that has a vector of its own (arch/x86/include/asm/trace/irq_vectors.h): it
-/// does not pass irq_handler_entry.
+/// The programs of an interrupt of x86 that has a vector of its own
+/// (arch/x86/include/asm/trace/irq_vectors.h): it does not pass irq_handler_entry.
 macro_rules! vector {
     ($entry:ident $exit:ident $at_entry:literal $at_exit:literal) => {
         #[btf_tracepoint(function = $at_entry)]
@@ -347,8 +350,8 @@ pub fn exclusive_softirq_exit(ctx: BtfTracePointContext) -> i32 {
 /// `cpu` must be this CPU's map value.
 #[inline(always)]
 unsafe fn end_softirq(cpu: *mut ExclusiveCpu, now: u64) -> Option<u64> {
-    // SAFETY: as the caller says. An interrupt may come between any two of these lines: it changes `interrupt_ns`,
-    // and then counts for itself and no longer for the softirq.
+    // SAFETY: as the caller says. An interrupt may come between any two of these lines: it changes
+    // `interrupt_ns`, and then counts for itself and no longer for the softirq.
     unsafe {
         let since = (*cpu).softirq_since_ns;
         if since == 0 {

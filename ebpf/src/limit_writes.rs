@@ -1,8 +1,8 @@
 //! Topic limit_writes: which process writes a limit of a cgroup.
 //!
-//! Every write to a file of a cgroup, of v1 and of v2, passes `cgroup_file_write`. It has no tracepoint, so this is a
-//! kprobe. Such writes are rare: a few for each container that starts. Nothing is recorded of other files, nor of the
-//! agent's own writes.
+//! Every write to a file of a cgroup, of v1 and of v2, passes `cgroup_file_write`. It has no tracepoint, so
+//! this is a kprobe. Such writes are rare: a few for each container that starts. Nothing is recorded of other
+//! files, nor of the agent's own writes.
 
 use aya_ebpf::{helpers::bpf_probe_read_kernel_str_bytes, macros::kprobe, programs::ProbeContext};
 use nodewarden_ebpf_abi::{
@@ -34,8 +34,8 @@ const NAMES: [[u64; LIMIT_FILE_WORDS]; LIMIT_FILES.len()] = [
     limit_file_words(LIMIT_FILES[3]),
 ];
 
-/// `ssize_t cgroup_file_write(struct kernfs_open_file *of, char *buf, size_t nbytes, loff_t off)`. The text in `buf`
-/// is ended by a zero (`kernfs_fop_write_iter`).
+/// `ssize_t cgroup_file_write(struct kernfs_open_file *of, char *buf, size_t nbytes, loff_t off)`. The text
+/// in `buf` is ended by a zero (`kernfs_fop_write_iter`).
 #[kprobe]
 pub fn cgroup_file_write(ctx: ProbeContext) -> u32 {
     if let (Some(open), Some(text)) = (ctx.arg::<Ptr>(0), ctx.arg::<Ptr>(1)) {
@@ -44,8 +44,8 @@ pub fn cgroup_file_write(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Sends a record if the file is a limit of a cgroup in a hierarchy in which something is counted. The result only
-/// makes `?` possible.
+/// Sends a record if the file is a limit of a cgroup in a hierarchy in which something is counted. The result
+/// only makes `?` possible.
 #[inline(always)]
 fn note(open: Ptr, text: Ptr) -> Option<()> {
     let node: Ptr = probe(open, get(&OFF_OPEN_KN))?;
@@ -62,7 +62,8 @@ fn note(open: Ptr, text: Ptr) -> Option<()> {
     let root: Ptr = probe(cgroup, get(&OFF_CGROUP_ROOT))?;
     let space = space_of(probe(root, get(&OFF_ROOT_HIERARCHY))?)?;
     emit::<LimitWriteRecord>(Kind::LimitWrite, |record| {
-        // SAFETY: the record is reserved and as large as its type; every field is written, the text up to its end.
+        // SAFETY: the record is reserved and as large as its type; every field is written, the text up to its
+        // end.
         unsafe {
             (*record).header = header(Kind::LimitWrite, space, id);
             (*record).writer_cgroup = memory_cgroup_id(task);

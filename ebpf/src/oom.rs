@@ -122,9 +122,9 @@ fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
     (scope, kill)
 }
 
-/// 1 if a return address is in the function that begins at `begin` and ends before `end`, else 0: by the signs
-/// of the distances, which are far below 2^63 between two addresses of the kernel. A comparison would be a
-/// branch, and the verifier would follow each of them for every frame.
+/// 1 if a return address is in the function that begins at `begin` and ends before `end`, else 0: by the
+/// signs of the distances, which are far below 2^63 between two addresses of the kernel. A comparison would
+/// be a branch, and the verifier would follow each of them for every frame.
 #[inline(always)]
 fn within(address: u64, begin: u64, end: u64) -> u64 {
     let (after, before) = (address.wrapping_sub(begin).wrapping_sub(1), end.wrapping_sub(address));
@@ -165,9 +165,9 @@ struct Level {
 }
 
 impl Level {
-    /// Takes another level instead if it has a limit and less room. All numbers of pages are below 2^63, so that
-    /// the sign of a difference says which is less. There are no branches, because the verifier would follow
-    /// each of them for every level.
+    /// Takes another level instead if it has a limit and less room. All numbers of pages are below 2^63, so
+    /// that the sign of a difference says which is less. There are no branches, because the verifier would
+    /// follow each of them for every level.
     #[inline(always)]
     fn tighten(&mut self, css: u64, usage: u64, limit: u64) {
         let left = limit.wrapping_sub(usage);

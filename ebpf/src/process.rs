@@ -121,8 +121,8 @@ fn ends_process(task: Ptr) -> bool {
     threads <= 1 || COUNTED_EXITS.insert(&process, &1, BPF_NOEXIST) != Err(-EEXIST)
 }
 
-/// Counts the end of the process of a thread, and sends a record if it was abnormal. The result only makes `?`
-/// possible.
+/// Counts the end of the process of a thread, and sends a record if it was abnormal. The result only makes
+/// `?` possible.
 #[inline(always)]
 fn exit(task: Ptr) -> Option<()> {
     // SAFETY: the tracepoint's typed argument, and what it points to by type.
@@ -176,8 +176,8 @@ fn exit(task: Ptr) -> Option<()> {
 }
 
 /// Address of the task's `upid` in its own pid namespace, `pid->numbers[pid->level]`, null if it cannot be
-/// read. Its first field is the number. No `Option`: kept on the stack it would have no value while it is `None`,
-/// and the verifier of older kernels (5.10) refuses a program that copies it.
+/// read. Its first field is the number. No `Option`: kept on the stack it would have no value while it is
+/// `None`, and the verifier of older kernels (5.10) refuses a program that copies it.
 #[inline(always)]
 fn in_namespace(task: Ptr) -> Ptr {
     let pid: Ptr = probe(task, get(&OFF_TASK_THREAD_PID)).unwrap_or(ptr::null());

@@ -35,8 +35,8 @@ pub fn probe<T: Copy>(base: Ptr, offset: u32) -> Option<T> {
     unsafe { bpf_probe_read_kernel(base.wrapping_add(offset as usize).cast::<T>()).ok() }
 }
 
-/// The 64 bits at `base + offset`; 0 if the address is not valid. Unlike [`probe`] it has no branch, which the
-/// verifier would follow in each round of a loop.
+/// The 64 bits at `base + offset`; 0 if the address is not valid. Unlike [`probe`] it has no branch, which
+/// the verifier would follow in each round of a loop.
 #[inline(always)]
 pub fn probe_or_zero(base: Ptr, offset: u32) -> u64 {
     let mut value = 0u64;

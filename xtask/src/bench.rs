@@ -43,7 +43,8 @@ pub enum BenchError {
     },
 }
 
-/// `cargo xtask bench`: becomes the bench program, so that its output and exit status are passed on as they are.
+/// `cargo xtask bench`: becomes the bench program, so that its output and exit status are passed on as they
+/// are.
 ///
 /// # Errors
 /// When it can't be built or started.

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of `tests/fuzz` and runs them, as many at a time as there are CPUs.
+//! `cargo xtask fuzz`: builds the fuzz targets of `tests/fuzz` and runs them, as many at a time as there are
+//! CPUs.
 
 mod libfuzzer;
 mod report;

@@ -6,6 +6,8 @@
 mod bench;
 mod book;
 mod build;
+#[cfg(test)]
+mod comments;
 mod dist;
 mod fuzz;
 mod layers;
@@ -58,7 +60,8 @@ enum Command {
     Bench(bench::Args),
     /// Feed everything that reads what others write with inputs that are made to break it.
     Fuzz(fuzz::Args),
-    /// Run the agent through changes, crashes and restarts for as long as you like (needs root, but not in a guest).
+    /// Run the agent through changes, crashes and restarts for as long as you like (needs root, but not in a
+    /// guest).
     Soak(soak::Args),
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask pictures`: the pictures in docs/pictures, which the documents show.
 //!
-//! Those of `top` are drawn by a test of the agent from example data, and are always the same; those of the page are taken of a
-//! real agent in a headless Chromium.
+//! Those of `top` are drawn by a test of the agent from example data, and are always the same; those of the
+//! page are taken of a real agent in a headless Chromium.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! `cargo xtask run`: the agent in the foreground, with pods on a container runtime of its own to try it out; or with a
-//! configuration that only watches, or with one's own.
+//! `cargo xtask run`: the agent in the foreground, with pods on a container runtime of its own to try it out;
+//! or with a configuration that only watches, or with one's own.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,8 @@ pub enum RunError {
     },
 }
 
-/// `cargo xtask run`: becomes the agent, or the program that sets a stage for it, so that Ctrl-C and its exit status
-/// are theirs.
+/// `cargo xtask run`: becomes the agent, or the program that sets a stage for it, so that Ctrl-C and its exit
+/// status are theirs.
 ///
 /// # Errors
 /// When the agent can't be built or started.

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: runs the release build through hours of changes or a thousand ends, and then checks its state.
+//! `cargo xtask soak`: runs the release build through hours of changes or a thousand ends, and then checks
+//! its state.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -31,11 +32,11 @@ enum What {
     Gc(GcArgs),
     /// Mode augment killed at every step of every write, and undone: every setting is what it was before
     Undo(UndoArgs),
-    /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API server are
-    /// killed in turn: API, runtime and cgroups agree, and no pod's status goes backwards
+    /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API
+    /// server are killed in turn: API, runtime and cgroups agree, and no pod's status goes backwards
     Cluster(RoundArgs),
-    /// Memory, disks, inodes and pids used up while the agent, its runtime, a file system or the clock fails: the
-    /// pod that the kernel's own figures name is evicted, and no other
+    /// Memory, disks, inodes and pids used up while the agent, its runtime, a file system or the clock fails:
+    /// the pod that the kernel's own figures name is evicted, and no other
     Pressure(PressureArgs),
 }
 

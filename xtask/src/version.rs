@@ -1,4 +1,5 @@
-//! The version is written once, in the workspace's `Cargo.toml`; what cannot derive it from there is compared with it.
+//! The version is written once, in the workspace's `Cargo.toml`; what cannot derive it from there is compared
+//! with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The HTTP server for Prometheus, for clients of a kubelet's `/stats/summary`, for health checks, and for browsers.
+//! The HTTP server for Prometheus, for clients of a kubelet's `/stats/summary`, for health checks, and for
+//! browsers.
 //!
 //! | path | answer |
 //! |---|---|
@@ -12,9 +13,9 @@
 //!
 //! The node's server answers some of these paths too: both share the [`routes`].
 //!
-//! [`serve`] authenticates no client, so its address must be a loopback address unless the configuration allows
-//! others ([`mod@bind`]); where clients are authenticated, the node's server serves the same [`routes`]. A request that
-//! names a foreign host is refused ([`AllowedHosts`]).
+//! [`serve`] authenticates no client, so its address must be a loopback address unless the configuration
+//! allows others ([`mod@bind`]); where clients are authenticated, the node's server serves the same
+//! [`routes`]. A request that names a foreign host is refused ([`AllowedHosts`]).
 
 mod bind;
 pub mod connections;
@@ -76,8 +77,8 @@ struct App {
     images: images::Images,
 }
 
-/// Serves `routes` until `shutdown` completes and open responses are sent (at most 2 s more), for requests that name one
-/// of `hosts`.
+/// Serves `routes` until `shutdown` completes and open responses are sent (at most 2 s more), for requests
+/// that name one of `hosts`.
 pub async fn serve(
     listener: TcpListener,
     routes: Router,
@@ -108,8 +109,8 @@ pub fn for_hosts(routes: Router, hosts: AllowedHosts) -> Router {
     routes.layer(middleware::from_fn(move |request, next| host::check(hosts.clone(), request, next)))
 }
 
-/// What is answered on each path. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress, the page shows
-/// events of `sources`.
+/// What is answered on each path. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress,
+/// the page shows events of `sources`.
 pub fn routes(
     state: Arc<dyn AgentState>,
     ready: Arc<AtomicBool>,

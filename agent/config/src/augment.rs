@@ -14,7 +14,8 @@ use crate::{Enforcement, Mode};
 /// What mode augment does. Every feature is `Audit` by default in that mode, and can only be `Off` in others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AugmentSettings {
-    /// `events`: OOM kills, crashes of child processes and changed limits become Kubernetes Events of their pods.
+    /// `events`: OOM kills, crashes of child processes and changed limits become Kubernetes Events of their
+    /// pods.
     pub events: Enforcement,
     /// `protection`: `oom_score_adj` and `memory.min` of the node's daemons.
     pub protection: Enforcement,
@@ -26,7 +27,8 @@ pub struct AugmentSettings {
     pub cpu_burst: Enforcement,
     /// `eviction`: pods are evicted for memory and process ids, before the kubelet does.
     pub eviction: Enforcement,
-    /// `devices`: accesses of pods to devices of device plugins that they were not given, and devices that they lose.
+    /// `devices`: accesses of pods to devices of device plugins that they were not given, and devices that
+    /// they lose.
     pub devices: Enforcement,
     /// `podResourcesSocket`: where the kubelet says which container has which devices.
     pub pod_resources_socket: PathBuf,
@@ -34,9 +36,11 @@ pub struct AugmentSettings {
     pub device_plugin_directory: PathBuf,
     /// `hostRoot`: where the node's own file system is seen, with device nodes and CDI files in it.
     pub host_root: PathBuf,
-    /// `evictionMargin`: bytes by which a threshold of memory is before the kubelet's, or a tenth of it, whichever is more.
+    /// `evictionMargin`: bytes by which a threshold of memory is before the kubelet's, or a tenth of it,
+    /// whichever is more.
     pub eviction_margin: u64,
-    /// `kubeletConfig`: the kubelet's configuration file, whose thresholds are taken if this agent has none of its own.
+    /// `kubeletConfig`: the kubelet's configuration file, whose thresholds are taken if this agent has none
+    /// of its own.
     pub kubelet_config: PathBuf,
     /// `periodMilliseconds`: time between two rounds.
     pub period: Duration,
@@ -151,8 +155,8 @@ fn path(f: &mut Fields<'_>, key: &'static str) -> Option<PathBuf> {
     f.text(key, "an absolute path", |path| path.starts_with('/').then(|| path.into()))
 }
 
-/// Names of units, or absolute paths of cgroups. The root and pods' cgroups are refused: protecting them would take
-/// memory from everything else.
+/// Names of units, or absolute paths of cgroups. The root and pods' cgroups are refused: protecting them
+/// would take memory from everything else.
 fn units(f: &mut Fields<'_>) -> Option<Vec<String>> {
     let key = "protectedUnits";
     let texts = f.texts(key)?;

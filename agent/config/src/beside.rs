@@ -1,8 +1,8 @@
-//! The thresholds of the kubelet beside which mode augment runs, read from its configuration file, and those somewhat
-//! before them.
+//! The thresholds of the kubelet beside which mode augment runs, read from its configuration file, and those
+//! somewhat before them.
 //!
-//! The kubelet's `/configz` has the same, but reading it needs the right to `nodes/proxy`, by which any command can be run
-//! in any pod of the node.
+//! The kubelet's `/configz` has the same, but reading it needs the right to `nodes/proxy`, by which any
+//! command can be run in any pod of the node.
 
 use std::fs;
 use std::io;
@@ -82,9 +82,9 @@ impl KubeletEviction {
             .map_err(|problem| KubeletConfigError::Threshold { path: at(), problem: Box::new(problem) })
     }
 
-    /// The thresholds somewhat before these. Those of memory are before them by `margin` bytes or a tenth, whichever is
-    /// more, those of process ids by a tenth; those of disks are the same. `memory` is that of the machine in bytes, by
-    /// which percentages of it are amounts.
+    /// The thresholds somewhat before these. Those of memory are before them by `margin` bytes or a tenth,
+    /// whichever is more, those of process ids by a tenth; those of disks are the same. `memory` is that of
+    /// the machine in bytes, by which percentages of it are amounts.
     pub fn ahead(&self, margin: u64, memory: u64) -> Vec<EvictionThreshold> {
         let own = self.thresholds.iter();
         let mut all: Vec<_> =
@@ -121,7 +121,8 @@ fn before(one: &EvictionThreshold, margin: u64, memory: u64) -> Threshold {
     }
 }
 
-/// Reads the keys as a kubelet does: without `mergeDefaultEvictionSettings`, thresholds that are given replace the defaults.
+/// Reads the keys as a kubelet does: without `mergeDefaultEvictionSettings`, thresholds that are given
+/// replace the defaults.
 fn of_mapping(map: &Mapping) -> Result<KubeletEviction, Problem> {
     let texts = |key: &str| {
         let own = map.get(key).and_then(Value::as_mapping);

@@ -53,7 +53,8 @@ pub(crate) const HOUSEKEEPING_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
 /// The kubelet's `--root-dir`.
 pub(crate) const KUBELET_DIR: &str = "/var/lib/kubelet";
-/// Maximum length of `kubeletDir` in bytes, which leaves room for `/device-plugins/` and the name of a plugin's socket.
+/// Maximum length of `kubeletDir` in bytes, which leaves room for `/device-plugins/` and the name of a
+/// plugin's socket.
 pub(crate) const KUBELET_DIR_BYTES: usize = 74;
 
 /// `kubernetes.certDir`: the kubelet's `--cert-dir`.

@@ -16,7 +16,8 @@ use crate::show::{Map, pair};
 /// Settings of device plugins and of device access control.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceSettings {
-    /// `kubeletDir`, the kubelet's `--root-dir`: `device-plugins/`, `plugins_registry/` and `pod-resources/` are in it.
+    /// `kubeletDir`, the kubelet's `--root-dir`: `device-plugins/`, `plugins_registry/` and `pod-resources/`
+    /// are in it.
     pub kubelet_dir: PathBuf,
     /// `pluginTimeoutSeconds`: how long a plugin may take to answer one call. The kubelet gives 30 s to
     /// PreStartContainer and does not bound the others.
@@ -29,8 +30,8 @@ pub struct DeviceSettings {
     pub privileged_enforcement: Enforcement,
     /// `cutUnhealthy`: a device that turns unhealthy is cut off from running pods until it is healthy again.
     pub cut_unhealthy: bool,
-    /// `extra`: paths of further devices of a resource that its plugin does not report (a runtime's hook adds them), by
-    /// resource name; the last component may contain `*`.
+    /// `extra`: paths of further devices of a resource that its plugin does not report (a runtime's hook adds
+    /// them), by resource name; the last component may contain `*`.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

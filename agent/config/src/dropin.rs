@@ -9,8 +9,8 @@ use super::ConfigError;
 /// Extension of drop-in files; other files are ignored.
 const EXTENSION: &str = "conf";
 
-/// All `*.conf` files below `directory` in the order of Go's `filepath.WalkDir`, which the kubelet uses: entries of a
-/// directory by name, including subdirectories. Symbolic links to directories are not followed.
+/// All `*.conf` files below `directory` in the order of Go's `filepath.WalkDir`, which the kubelet uses:
+/// entries of a directory by name, including subdirectories. Symbolic links to directories are not followed.
 ///
 /// # Errors
 /// A directory cannot be read.

@@ -19,23 +19,24 @@ use crate::{duration, threshold};
 pub struct EvictionSettings {
     /// Hard and soft thresholds, with those of `allocatableMemory.available` where pods are enforced.
     pub thresholds: Vec<EvictionThreshold>,
-    /// Whether the file has soft thresholds, or hard ones of memory or process ids other than the defaults. Mode augment takes
-    /// those of the kubelet otherwise.
+    /// Whether the file has soft thresholds, or hard ones of memory or process ids other than the defaults.
+    /// Mode augment takes those of the kubelet otherwise.
     pub own_thresholds: bool,
-    /// `evictionPressureTransitionPeriod`: how long a condition is kept after its last threshold was crossed (5 min).
+    /// `evictionPressureTransitionPeriod`: how long a condition is kept after its last threshold was crossed
+    /// (5 min).
     pub transition: Duration,
-    /// `evictionMaxPodGracePeriod`: maximum grace period of a pod evicted by a soft threshold (0); [`Duration::MAX`] for a
-    /// negative value, which means unlimited. See [`Self::soft_grace`].
+    /// `evictionMaxPodGracePeriod`: maximum grace period of a pod evicted by a soft threshold (0);
+    /// [`Duration::MAX`] for a negative value, which means unlimited. See [`Self::soft_grace`].
     pub max_pod_grace: Duration,
     /// `nodewarden.eviction.restartEvicted`: whether evicted pods are restarted when the pressure is over.
     pub restart_evicted: bool,
-    /// `nodewarden.eviction.backOffSeconds`: time before the restart after a pod's first eviction, doubled with each
-    /// further one (10 s).
+    /// `nodewarden.eviction.backOffSeconds`: time before the restart after a pod's first eviction, doubled
+    /// with each further one (10 s).
     pub back_off: Duration,
     /// `nodewarden.eviction.maxBackOffSeconds` (5 min). Ten minutes without an eviction reset the back-off.
     pub max_back_off: Duration,
-    /// `nodewarden.eviction.manifestPodsCritical`: every pod of a manifest counts as critical, as static pods do for a
-    /// kubelet. By default only their priority decides.
+    /// `nodewarden.eviction.manifestPodsCritical`: every pod of a manifest counts as critical, as static pods
+    /// do for a kubelet. By default only their priority decides.
     pub manifests_critical: bool,
     /// `localStorageCapacityIsolation`: whether pods beyond their own disk limits are evicted (true).
     pub own_limits: bool,
@@ -105,8 +106,8 @@ fn by_name(texts: &EvictionTexts) -> BTreeMap<String, Threshold> {
     hard.unwrap_or_default().into_iter().map(|t| (t.signal.name().to_owned(), t.value)).collect()
 }
 
-/// Fills in the defaults. As in the kubelet this precedes the merging of drop-in files, so that a signal in a drop-in
-/// file replaces one default and not all of them.
+/// Fills in the defaults. As in the kubelet this precedes the merging of drop-in files, so that a signal in a
+/// drop-in file replaces one default and not all of them.
 pub fn fill_in_defaults(map: &mut Mapping) {
     let merge = map.get(MERGE).and_then(Value::as_bool).unwrap_or(false);
     match map.get_mut(HARD) {
@@ -125,8 +126,9 @@ pub fn fill_in_defaults(map: &mut Mapping) {
     }
 }
 
-/// Reads the kubelet's keys: the hard thresholds by name (for the allocatable resources), and the eviction settings.
-/// If `mergeDefaultEvictionSettings` is not set, signals without a threshold have the default one; a kubelet drops it.
+/// Reads the kubelet's keys: the hard thresholds by name (for the allocatable resources), and the eviction
+/// settings. If `mergeDefaultEvictionSettings` is not set, signals without a threshold have the default one;
+/// a kubelet drops it.
 pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Threshold>, EvictionSettings) {
     let given = top.text_map(HARD);
     let merge = top.flag(MERGE, true);

@@ -1,4 +1,5 @@
-//! When it is reported that others run on a container's exclusive CPUs: the section `nodewarden.exclusiveCpus`.
+//! When it is reported that others run on a container's exclusive CPUs: the section
+//! `nodewarden.exclusiveCpus`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,11 +10,12 @@ use crate::fields::Fields;
 use crate::reading::Reading;
 use crate::show::Map;
 
-/// Bounds on what others than the owner may use of an exclusive CPU. Beyond one of them the pod gets an event.
+/// Bounds on what others than the owner may use of an exclusive CPU. Beyond one of them the pod gets an
+/// event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExclusiveCpuBounds {
-    /// `disturbedMillisecondsPerSecond`: time of kernel threads, tasks of others, interrupts and softirqs together on
-    /// one CPU in each second; `None` (0 in the file) for no bound.
+    /// `disturbedMillisecondsPerSecond`: time of kernel threads, tasks of others, interrupts and softirqs
+    /// together on one CPU in each second; `None` (0 in the file) for no bound.
     pub per_second: Option<Duration>,
     /// `longestMilliseconds`: time that one of them has the CPU at once; `None` (0 in the file) for no bound.
     pub longest: Option<Duration>,

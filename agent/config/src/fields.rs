@@ -264,8 +264,8 @@ impl<'p> Fields<'p> {
         Fields::new(&join(&self.prefix, key), map, Vec::new(), self.reading)
     }
 
-    /// Ends the reading. Every key that was not read is without effect, or a problem: by the table of the kubelet's keys
-    /// ([`keys::unread`]), and as unknown where it is not in there.
+    /// Ends the reading. Every key that was not read is without effect, or a problem: by the table of the
+    /// kubelet's keys ([`keys::unread`]), and as unknown where it is not in there.
     pub fn finish(mut self) {
         for (key, value) in std::mem::take(&mut self.map) {
             let key = shown(&key);

@@ -18,15 +18,16 @@ use super::{Config, ConfigError, Overrides, Problem, dropin, eviction, keys, kub
 pub struct Checked {
     /// The configuration.
     pub config: Config,
-    /// Paths of the keys with a value in the files or by a flag that have an effect, in the order in which they are read.
+    /// Paths of the keys with a value in the files or by a flag that have an effect, in the order in which
+    /// they are read.
     pub effective: Vec<String>,
 }
 
 /// Reads the file, if one is given, lays the files of the drop-in directory over it, and then the flags.
 ///
 /// # Errors
-/// The file or the directory cannot be read, the file is not YAML, or something in the files or the flags is not valid:
-/// then every problem at once.
+/// The file or the directory cannot be read, the file is not YAML, or something in the files or the flags is
+/// not valid: then every problem at once.
 pub fn load(file: Option<&Path>, directory: Option<&Path>, flags: &Overrides) -> Result<Config, ConfigError> {
     check(file, directory, flags).map(|checked| checked.config)
 }

@@ -1,5 +1,6 @@
-//! The flags of a kubelet: each is taken as its key of the configuration, accepted without an effect, or refused, so that
-//! what starts a kubelet starts the agent (cmd/kubelet/app/options). [`table`] says which is what.
+//! The flags of a kubelet: each is taken as its key of the configuration, accepted without an effect, or
+//! refused, so that what starts a kubelet starts the agent (cmd/kubelet/app/options). [`table`] says which is
+//! what.
 
 mod table;
 #[cfg(test)]
@@ -61,7 +62,8 @@ impl KubeletFlags {
     }
 }
 
-/// The argument with `-` for `_` in the name of a flag, which pflag in a kubelet takes as the same (WordSepNormalizeFunc).
+/// The argument with `-` for `_` in the name of a flag, which pflag in a kubelet takes as the same
+/// (WordSepNormalizeFunc).
 pub fn with_dashes(argument: &str) -> String {
     let name = argument.split('=').next().filter(|name| name.starts_with("--"));
     let Some(name) = name else { return argument.to_owned() };
@@ -72,7 +74,8 @@ fn dashed(flag: &Flag) -> String {
     format!("--{}", flag.name)
 }
 
-/// Sets the value at this path. Feature gates are merged by name, as in a kubelet; everything else is replaced.
+/// Sets the value at this path. Feature gates are merged by name, as in a kubelet; everything else is
+/// replaced.
 fn put(map: &mut Mapping, path: &[&str], value: Value, form: Form) {
     let Some((last, above)) = path.split_last() else { return };
     let mut target = map;

@@ -27,7 +27,8 @@ pub struct FeatureGates {
     pub memory_qos: bool,
     /// `NodeSwap` (KEP-2400): `memorySwap` may be set.
     pub node_swap: bool,
-    /// `PodLevelResourceManagers` (KEP-5526): pods with resources of their own get CPUs and memory as a whole.
+    /// `PodLevelResourceManagers` (KEP-5526): pods with resources of their own get CPUs and memory as a
+    /// whole.
     pub pod_level_resource_managers: bool,
     /// `QOSReserved`: `qosReserved` is acted on.
     pub qos_reserved: bool,
@@ -105,8 +106,8 @@ mod tests {
     use super::*;
     use crate::node::tests::read;
 
-    /// Turned to what it is not by default, every gate of the table that has an effect changes the settings, and no other
-    /// one does.
+    /// Turned to what it is not by default, every gate of the table that has an effect changes the settings,
+    /// and no other one does.
     #[test]
     fn the_gates_with_an_effect_are_those_of_the_table() {
         let default = read("").unwrap().gates;

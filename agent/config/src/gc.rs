@@ -95,7 +95,8 @@ mod tests {
         config.gc
     }
 
-    /// SetDefaults_KubeletConfiguration: only what is absent has a default for percentages, 0 has one for the age.
+    /// SetDefaults_KubeletConfiguration: only what is absent has a default for percentages, 0 has one for the
+    /// age.
     #[test]
     fn the_kubelets_defaults() {
         let none = "imageGCHighThresholdPercent: null\nimageMinimumGCAge: 0s\nimageMaximumGCAge: 0s\n\

@@ -1,5 +1,5 @@
-//! The node in a cluster: the section `nodewarden.kubernetes`, which has the kubelet's flags that its file has no keys
-//! for, and the kubelet's keys about the node object, its lease and the agent's certificates.
+//! The node in a cluster: the section `nodewarden.kubernetes`, which has the kubelet's flags that its file
+//! has no keys for, and the kubelet's keys about the node object, its lease and the agent's certificates.
 
 mod labels;
 mod rates;
@@ -27,24 +27,26 @@ pub use taints::{Taint, TaintEffect};
 /// The key of the section below `nodewarden:`.
 pub(crate) const SECTION: &str = "kubernetes";
 
-/// Settings of the node in a cluster. They have an effect only in the modes manage and augment, and if [`Self::connects`].
+/// Settings of the node in a cluster. They have an effect only in the modes manage and augment, and if
+/// [`Self::connects`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct KubernetesSettings {
     /// `nodewarden.kubernetes.kubeconfig`, the kubelet's `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
-    /// `nodewarden.kubernetes.bootstrapKubeconfig`, the kubelet's `--bootstrap-kubeconfig`: credentials that are good for
-    /// asking for a client certificate, used while `kubeconfig` does not exist.
+    /// `nodewarden.kubernetes.bootstrapKubeconfig`, the kubelet's `--bootstrap-kubeconfig`: credentials that
+    /// are good for asking for a client certificate, used while `kubeconfig` does not exist.
     pub bootstrap_kubeconfig: Option<PathBuf>,
     /// `nodewarden.kubernetes.inCluster`: the credentials of the pod in which the agent runs.
     pub in_cluster: bool,
     /// `nodewarden.kubernetes.certDir`, the kubelet's `--cert-dir`.
     pub cert_dir: PathBuf,
-    /// `nodewarden.kubernetes.nodeIP`, the kubelet's `--node-ip`: none, one, or one of each family. `0.0.0.0` and `::` choose
-    /// a family.
+    /// `nodewarden.kubernetes.nodeIP`, the kubelet's `--node-ip`: none, one, or one of each family. `0.0.0.0`
+    /// and `::` choose a family.
     pub node_ips: Vec<IpAddr>,
     /// `nodewarden.kubernetes.nodeLabels`, the kubelet's `--node-labels`: set when the node is registered.
     pub node_labels: BTreeMap<String, String>,
-    /// `nodewarden.kubernetes.cloudProvider: external`: a cloud controller initializes the node and sets its addresses.
+    /// `nodewarden.kubernetes.cloudProvider: external`: a cloud controller initializes the node and sets its
+    /// addresses.
     pub external_cloud_provider: bool,
     /// `nodewarden.kubernetes.imageCredentialProviderConfig`, the kubelet's flag of that name.
     pub credential_provider_config: Option<PathBuf>,
@@ -85,7 +87,8 @@ impl KubernetesSettings {
     }
 }
 
-/// SetDefaults_KubeletConfiguration (pkg/kubelet/apis/config/v1beta1/defaults.go), and the defaults of the flags.
+/// SetDefaults_KubeletConfiguration (pkg/kubelet/apis/config/v1beta1/defaults.go), and the defaults of the
+/// flags.
 impl Default for KubernetesSettings {
     fn default() -> Self {
         Self {
@@ -145,8 +148,8 @@ pub(crate) fn take(top: &mut Fields<'_>) -> KubernetesSettings {
     }
 }
 
-/// `nodeStatusUpdateFrequency` and `nodeStatusReportFrequency`: as in the kubelet the second is the first where only that
-/// is set, and 0 means not set.
+/// `nodeStatusUpdateFrequency` and `nodeStatusReportFrequency`: as in the kubelet the second is the first
+/// where only that is set, and 0 means not set.
 fn frequencies(top: &mut Fields<'_>, default: &KubernetesSettings) -> (Duration, Duration) {
     let set = |time: &Duration| !time.is_zero();
     let update = top.duration("nodeStatusUpdateFrequency").filter(set);

@@ -1,5 +1,5 @@
-//! The agent's configuration: a `KubeletConfiguration` file with a `nodewarden:` section, overridden by flags.
-//! All settings are parsed and validated here; the result is one [`Config`].
+//! The agent's configuration: a `KubeletConfiguration` file with a `nodewarden:` section, overridden by
+//! flags. All settings are parsed and validated here; the result is one [`Config`].
 
 #![deny(missing_docs)]
 
@@ -160,8 +160,8 @@ impl Config {
         self.state_dir.join("journal")
     }
 
-    /// The directory that holds the pods' directories: the kubelet's `--root-dir` on the node of a cluster, where a kubelet
-    /// may have run before and other programs look for it, else the state directory.
+    /// The directory that holds the pods' directories: the kubelet's `--root-dir` on the node of a cluster,
+    /// where a kubelet may have run before and other programs look for it, else the state directory.
     pub fn root_dir(&self) -> &Path {
         match self.mode == Mode::Manage && self.kubernetes.connects() {
             true => &self.devices.kubelet_dir,
@@ -191,7 +191,8 @@ impl Config {
 pub enum Mode {
     /// Only observe and report.
     Observe,
-    /// Act beside a kubelet, which keeps the pods: report to the API server what it does not, and set what it does not.
+    /// Act beside a kubelet, which keeps the pods: report to the API server what it does not, and set what it
+    /// does not.
     Augment,
     /// Manage the pods of the manifest directory: their cgroups and containers.
     Manage,
@@ -260,7 +261,8 @@ pub struct Overrides {
     /// Socket of the container runtime, for names of pods and containers
     #[arg(long, value_name = "unix://PATH")]
     pub runtime_endpoint: Option<String>,
-    /// What the agent may do: observe (write nothing), augment (act beside a kubelet) or manage (own the pods of staticPodPath)
+    /// What the agent may do: observe (write nothing), augment (act beside a kubelet) or manage (own the pods
+    /// of staticPodPath)
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
     /// The flags of a kubelet.

@@ -1,5 +1,5 @@
-//! Merges drop-in files over the configuration file like the kubelet (`mergeKubeletConfigurations`: JSON merge patch,
-//! RFC 7386): mappings are merged by key, other values are replaced, and null removes a key.
+//! Merges drop-in files over the configuration file like the kubelet (`mergeKubeletConfigurations`: JSON
+//! merge patch, RFC 7386): mappings are merged by key, other values are replaced, and null removes a key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

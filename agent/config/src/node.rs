@@ -1,5 +1,6 @@
 //! The node and its cgroups: the kubelet's keys, with the kubelet's defaults
-//! (pkg/kubelet/apis/config/v1beta1/defaults.go) and its checks (pkg/kubelet/apis/config/validation/validation.go).
+//! (pkg/kubelet/apis/config/v1beta1/defaults.go) and its checks
+//! (pkg/kubelet/apis/config/validation/validation.go).
 
 mod allocatable;
 mod limits;
@@ -86,15 +87,16 @@ pub struct NodeSettings {
     pub pods_per_core: Option<u32>,
     /// `maxOpenFiles`: the limit of open files of the agent itself.
     pub max_open_files: u64,
-    /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None` does neither.
+    /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None`
+    /// does neither.
     pub protect_kernel_defaults: Option<bool>,
     /// The managers of CPUs, memory and topology.
     pub managers: ResourceManagerSettings,
 }
 
 impl NodeSettings {
-    /// The largest number of pods on a machine with this many CPUs: `maxPods`, and no more than `podsPerCore` for each CPU
-    /// (pkg/kubelet/nodestatus `MachineInfo`).
+    /// The largest number of pods on a machine with this many CPUs: `maxPods`, and no more than `podsPerCore`
+    /// for each CPU (pkg/kubelet/nodestatus `MachineInfo`).
     pub fn most_pods(&self, cpus: u64) -> u32 {
         let by_cpus = self.pods_per_core.map(|each| u64::from(each).saturating_mul(cpus));
         let by_cpus = by_cpus.map_or(u32::MAX, |pods| u32::try_from(pods).unwrap_or(u32::MAX));

@@ -29,13 +29,13 @@ pub struct PodSettings {
     pub logs_dir: PathBuf,
     /// `containerLogMaxSize`, `containerLogMaxFiles` and `containerLogMonitorInterval`.
     pub rotation: LogRotation,
-    /// Initial CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; by default 10 s, or 1 s with the feature
-    /// gate ReduceDefaultCrashLoopBackOffDecay, and at most the maximum.
+    /// Initial CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; by default 10 s, or 1 s with
+    /// the feature gate ReduceDefaultCrashLoopBackOffDecay, and at most the maximum.
     pub backoff_initial: Duration,
     /// Maximum: `crashLoopBackOff.maxContainerRestartPeriod`; by default 5 min, or 1 min with that gate.
     pub backoff_max: Duration,
-    /// The back-off of a container that ran longer is reset: `nodewarden.crashLoopBackOffResetSeconds`, the kubelet's 10
-    /// min (its `HasExpiredFunc`, whatever the longest wait is).
+    /// The back-off of a container that ran longer is reset: `nodewarden.crashLoopBackOffResetSeconds`, the
+    /// kubelet's 10 min (its `HasExpiredFunc`, whatever the longest wait is).
     pub backoff_reset: Duration,
     /// `clusterDNS`.
     pub cluster_dns: Vec<IpAddr>,
@@ -45,7 +45,8 @@ pub struct PodSettings {
     pub resolv_conf: Option<PathBuf>,
     /// `runtimeRequestTimeout`: the time limit of each call to the runtime.
     pub runtime_request_timeout: Duration,
-    /// `serializeImagePulls` and `maxParallelImagePulls`: maximum number of concurrent pulls; `None` for no limit.
+    /// `serializeImagePulls` and `maxParallelImagePulls`: maximum number of concurrent pulls; `None` for no
+    /// limit.
     pub parallel_image_pulls: Option<u32>,
     /// `registryPullQPS` and `registryBurst`: how many pulls may begin; `None` for no limit.
     pub pull_rate: Option<PullRate>,
@@ -58,11 +59,13 @@ pub struct PodSettings {
     pub housekeeping: Duration,
     /// `allowedUnsafeSysctls`: names, or beginnings of names with `*` at their end.
     pub allowed_unsafe_sysctls: Vec<String>,
-    /// `defaultPodSysctls` by name, in the form with dots: sysctls of every pod that has the namespace for itself.
+    /// `defaultPodSysctls` by name, in the form with dots: sysctls of every pod that has the namespace for
+    /// itself.
     pub default_sysctls: BTreeMap<String, String>,
     /// `configMapAndSecretChangeDetectionStrategy`.
     pub change_detection: ChangeDetection,
-    /// Number of dead containers of a name kept in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
+    /// Number of dead containers of a name kept in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`;
+    /// `None` for all.
     pub dead_kept: Option<u32>,
     /// Dead containers younger than this are kept in any case: `nodewarden.gc.minAgeSeconds`.
     pub dead_min_age: Duration,

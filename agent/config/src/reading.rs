@@ -5,8 +5,8 @@ use std::fmt;
 use super::Problem;
 use super::shape::Shape;
 
-/// Collected while a configuration is read. The keys come in the order in which they were read, the same for every file:
-/// the schema is made from those of an empty one.
+/// Collected while a configuration is read. The keys come in the order in which they were read, the same for
+/// every file: the schema is made from those of an empty one.
 #[derive(Debug, Default)]
 pub struct Reading {
     pub problems: Vec<Problem>,
@@ -43,8 +43,8 @@ impl fmt::Display for WithoutEffect {
 }
 
 impl Reading {
-    /// Paths of the keys that the file has a value for and that were read, without those of mappings whose keys are listed
-    /// themselves.
+    /// Paths of the keys that the file has a value for and that were read, without those of mappings whose
+    /// keys are listed themselves.
     pub fn effective(&self) -> Vec<String> {
         let given = self.keys.iter().filter(|key| key.given && key.shape != Shape::Section);
         given.map(|key| key.path.clone()).collect()

@@ -4,7 +4,8 @@ use serde_yaml_ng::{Mapping, Value};
 
 use super::Problem;
 
-/// Section below `nodewarden` (empty: itself), old name, new name. A section that was renamed comes before its keys.
+/// Section below `nodewarden` (empty: itself), old name, new name. A section that was renamed comes before
+/// its keys.
 pub const RENAMED: [(&[&str], &str, &str); 4] = [
     (&[], "feedback", "throttle"),
     (&["throttle", "cpu"], "leastMilliCPU", "minMilliCPU"),

@@ -1,5 +1,5 @@
-//! The managers of CPUs, memory and NUMA topology: the kubelet's keys, with the kubelet's defaults. What they mean on
-//! this machine is decided where the machine is known (`nodewarden-resource-managers`).
+//! The managers of CPUs, memory and NUMA topology: the kubelet's keys, with the kubelet's defaults. What they
+//! mean on this machine is decided where the machine is known (`nodewarden-resource-managers`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,8 @@ pub struct ResourceManagerSettings {
     pub cpu_policy: String,
     /// `cpuManagerPolicyOptions`.
     pub cpu_options: BTreeMap<String, String>,
-    /// `cpuManagerReconcilePeriod`: how often the CPUs of every container are compared with those that it should have.
+    /// `cpuManagerReconcilePeriod`: how often the CPUs of every container are compared with those that it
+    /// should have.
     pub cpu_reconcile: Duration,
     /// `reservedSystemCPUs`; empty if not set.
     pub reserved_cpus: CpuSet,
@@ -51,7 +52,8 @@ pub struct ResourceManagerSettings {
     pub cpu_beta_options: bool,
     /// Feature gate `DisableCPUQuotaWithExclusiveCPUs`: containers with CPUs of their own have no CPU quota.
     pub no_quota_with_exclusive_cpus: bool,
-    /// Feature gate `PodLevelResourceManagers`: pods with resources of their own get CPUs and memory as a whole.
+    /// Feature gate `PodLevelResourceManagers`: pods with resources of their own get CPUs and memory as a
+    /// whole.
     pub pod_level: bool,
 }
 

@@ -1,8 +1,9 @@
-//! The JSON schema of the whole file (draft 2020-12). Keys, types, ranges and names come from the readers, which are run with
-//! an empty file; defaults from what they made of it; descriptions and the keys without effect from [`keys`].
+//! The JSON schema of the whole file (draft 2020-12). Keys, types, ranges and names come from the readers,
+//! which are run with an empty file; defaults from what they made of it; descriptions and the keys without
+//! effect from [`keys`].
 //!
-//! A file that the agent accepts is valid by the schema. The schema accepts files that the agent refuses: it knows nothing
-//! of what keys demand of each other, of the form of most texts, and of the machine.
+//! A file that the agent accepts is valid by the schema. The schema accepts files that the agent refuses: it
+//! knows nothing of what keys demand of each other, of the form of most texts, and of the machine.
 
 use serde_json::{Map, Value, json};
 use serde_yaml_ng::Mapping;

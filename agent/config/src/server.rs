@@ -31,15 +31,18 @@ pub struct ServerSettings {
     pub authorization: AuthorizationSettings,
     /// `tlsCipherSuites` for TLS 1.2, by their IANA names; empty for all that are safe.
     pub tls_cipher_suites: Vec<String>,
-    /// `tlsCurvePreferences`: key exchanges by their numbers of IANA, as in Go; empty for all that are built in.
+    /// `tlsCurvePreferences`: key exchanges by their numbers of IANA, as in Go; empty for all that are built
+    /// in.
     pub tls_curves: Vec<u16>,
     /// `tlsMinVersion`.
     pub tls_min_version: TlsVersion,
-    /// `enableDebuggingHandlers`: logs, exec, attach, port forwarding, the pods that run, the node's log files.
+    /// `enableDebuggingHandlers`: logs, exec, attach, port forwarding, the pods that run, the node's log
+    /// files.
     pub debugging_handlers: bool,
     /// `enableSystemLogHandler`: the node's log files at `/logs/`.
     pub system_log_handler: bool,
-    /// `streamingConnectionIdleTimeout`: a stream through which nothing went for this long is closed; `None` for 0, never.
+    /// `streamingConnectionIdleTimeout`: a stream through which nothing went for this long is closed; `None`
+    /// for 0, never.
     pub streaming_idle: Option<Duration>,
 }
 

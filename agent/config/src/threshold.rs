@@ -1,5 +1,5 @@
-//! Eviction thresholds, parsed like in the kubelet (pkg/kubelet/eviction/helpers.go, `ParseThresholdConfig`): the
-//! signal, the value below which it acts, the grace period, and the minimum reclaim.
+//! Eviction thresholds, parsed like in the kubelet (pkg/kubelet/eviction/helpers.go, `ParseThresholdConfig`):
+//! the signal, the value below which it acts, the grace period, and the minimum reclaim.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,7 +76,8 @@ impl Signal {
 pub enum Threshold {
     /// An absolute amount: bytes, inodes or process ids, as the signal counts.
     Quantity(Quantity),
-    /// Fraction of the capacity, 0 to 1. Always representable in 32 bits as in the kubelet, so that products are equal.
+    /// Fraction of the capacity, 0 to 1. Always representable in 32 bits as in the kubelet, so that products
+    /// are equal.
     Fraction(f64),
 }
 
@@ -123,8 +124,8 @@ pub struct EvictionTexts {
     pub minimum_reclaim: BTreeMap<String, String>,
 }
 
-/// The hard thresholds, the soft ones, and, if `pods` is enforced, a copy of the hard memory threshold for the memory
-/// below the limit of all pods.
+/// The hard thresholds, the soft ones, and, if `pods` is enforced, a copy of the hard memory threshold for
+/// the memory below the limit of all pods.
 ///
 /// # Errors
 /// All invalid texts with their paths.
@@ -249,8 +250,8 @@ fn fraction(text: &str) -> Option<f32> {
     text.trim_end_matches('%').parse::<f32>().ok().map(|p| p / 100.0)
 }
 
-/// A percentage that [`fraction`] parses as `fraction`. The nearest product differs by at most one step, because both
-/// the division and the multiplication round.
+/// A percentage that [`fraction`] parses as `fraction`. The nearest product differs by at most one step,
+/// because both the division and the multiplication round.
 fn percent(fraction: f32) -> f32 {
     let near = fraction * 100.0;
     [near, near.next_up(), near.next_down(), near.next_up().next_up(), near.next_down().next_down()]

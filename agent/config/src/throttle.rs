@@ -40,8 +40,8 @@ pub struct CpuThrottle {
 pub struct MemoryThrottle {
     /// `enabled`; false by default.
     pub enabled: bool,
-    /// `distance`: throttling of BestEffort begins this many bytes above the threshold of `memory.available`, that of
-    /// Burstable at half of it.
+    /// `distance`: throttling of BestEffort begins this many bytes above the threshold of `memory.available`,
+    /// that of Burstable at half of it.
     pub distance: u64,
     /// `min`: the minimum of BestEffort's `memory.high` in bytes.
     pub min: u64,
@@ -70,7 +70,8 @@ impl Default for ThrottleSettings {
 const PERIOD_MS: RangeInclusive<u64> = 100..=60_000;
 const HOLD_SECONDS: RangeInclusive<u64> = 1..=86_400;
 const WAIT_MS: RangeInclusive<u64> = 1..=1_000_000;
-/// The range of the minimum quota: with a period of 20 ms it is at least one millisecond (`min_cfs_quota_period`).
+/// The range of the minimum quota: with a period of 20 ms it is at least one millisecond
+/// (`min_cfs_quota_period`).
 const LEAST_MILLI: RangeInclusive<u64> = 50..=1_000_000;
 const BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 

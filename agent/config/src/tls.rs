@@ -3,8 +3,8 @@
 use crate::fields::{Fields, shown};
 use crate::shape::Shape;
 
-/// Names of cipher suites that Go knows (crypto/tls): those of TLS 1.2 that the agent offers are marked. Others are
-/// taken, for files written for a kubelet, and not offered.
+/// Names of cipher suites that Go knows (crypto/tls): those of TLS 1.2 that the agent offers are marked.
+/// Others are taken, for files written for a kubelet, and not offered.
 const SUITES: [(&str, bool); 26] = [
     ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", true),
     ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", true),
@@ -54,8 +54,8 @@ pub(super) fn suites(top: &mut Fields<'_>) -> Vec<String> {
 
 const CURVE: Shape = Shape::Integer { least: 0, most: u16::MAX as i64 };
 
-/// Numbers of key exchanges that Go knows (tls.CurveID), each with whether the agent offers it. Others are taken, for
-/// files written for a kubelet, and not offered.
+/// Numbers of key exchanges that Go knows (tls.CurveID), each with whether the agent offers it. Others are
+/// taken, for files written for a kubelet, and not offered.
 const CURVES: [(u16, bool); 7] = [
     (23, true),    // P-256
     (24, true),    // P-384

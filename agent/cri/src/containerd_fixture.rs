@@ -1,5 +1,5 @@
-//! A containerd for a single test: root, state and socket are in a temporary directory, the pods' cgroups below a
-//! separate root. On drop, also after a panic, it stops its tasks and itself and removes the cgroups.
+//! A containerd for a single test: root, state and socket are in a temporary directory, the pods' cgroups
+//! below a separate root. On drop, also after a panic, it stops its tasks and itself and removes the cgroups.
 
 #![allow(clippy::unwrap_used, reason = "a fixture of tests: what it is made of is valid")]
 
@@ -97,7 +97,8 @@ impl Containerd {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Creates [`IMAGE`] from the machine's busybox. Reports a skip and returns `false` without a static busybox.
+    /// Creates [`IMAGE`] from the machine's busybox. Reports a skip and returns `false` without a static
+    /// busybox.
     pub fn import_image(&self) -> bool {
         let busybox = Path::new("/bin/busybox");
         let dynamic = Command::new("ldd").arg(busybox).output().is_ok_and(|o| o.status.success());

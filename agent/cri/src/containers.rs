@@ -42,8 +42,9 @@ impl Client {
         self.call("StartContainer", id, Some(self.request_limit), answer).await.map(drop)
     }
 
-    /// Sends the image's stop signal (TERM by default) and, after `grace` in whole seconds rounded up, KILL; returns
-    /// when the container has ended. With a grace of zero it is killed at once. Succeeds if the container does not exist.
+    /// Sends the image's stop signal (TERM by default) and, after `grace` in whole seconds rounded up, KILL;
+    /// returns when the container has ended. With a grace of zero it is killed at once. Succeeds if the
+    /// container does not exist.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request =
@@ -72,15 +73,17 @@ impl Client {
         answer.status.ok_or_else(|| self.empty(CALL, id, "status"))
     }
 
-    /// Statistics of all running containers (disk usage of their writable layers), as of the runtime's last collection.
+    /// Statistics of all running containers (disk usage of their writable layers), as of the runtime's last
+    /// collection.
     pub async fn container_stats(&self) -> Result<Vec<cri::ContainerStats>, RuntimeError> {
         let mut service = self.service.clone();
         let answer = service.list_container_stats(cri::ListContainerStatsRequest {});
         Ok(self.ask("ListContainerStats", "", answer).await?.stats)
     }
 
-    /// The device nodes of a container, including those added by CDI: `linux.devices` of its OCI configuration, which
-    /// containerd and CRI-O report in the verbose status. Empty if the runtime does not report it.
+    /// The device nodes of a container, including those added by CDI: `linux.devices` of its OCI
+    /// configuration, which containerd and CRI-O report in the verbose status. Empty if the runtime does not
+    /// report it.
     ///
     /// # Errors
     /// [`RuntimeError::is_not_found`] if it does not exist.

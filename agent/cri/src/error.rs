@@ -8,7 +8,8 @@ use tonic::Code;
 
 use nodewarden_config::Endpoint;
 
-/// containerd's error for every call until its CRI plugin has read its stores; as of 1.6 it has no specific code.
+/// containerd's error for every call until its CRI plugin has read its stores; as of 1.6 it has no specific
+/// code.
 const NOT_INITIALIZED: &str = "server is not initialized yet";
 
 /// A failed call of the container runtime interface.
@@ -99,8 +100,8 @@ impl RuntimeError {
         self.code() == Some(Code::NotFound)
     }
 
-    /// Whether the runtime is unreachable or still starting: no socket, no process listens on it, or the connection broke
-    /// during the call. In the last case it is unknown whether the call was executed.
+    /// Whether the runtime is unreachable or still starting: no socket, no process listens on it, or the
+    /// connection broke during the call. In the last case it is unknown whether the call was executed.
     pub fn is_unavailable(&self) -> bool {
         match self {
             // Only errors of the connection have a source; those of the runtime have a code and a message.

@@ -13,15 +13,15 @@ use super::{Client, RuntimeError};
 use nodewarden_config::Endpoint;
 
 const CALL: &str = "GetContainerEvents";
-/// Time to wait for a refusal. A runtime refuses the call at once; if it accepts, a gRPC server in Go sends nothing
-/// until the first event.
+/// Time to wait for a refusal. A runtime refuses the call at once; if it accepts, a gRPC server in Go sends
+/// nothing until the first event.
 const REFUSAL: Duration = Duration::from_millis(500);
 
 type Opening =
     Pin<Box<dyn Future<Output = Result<Response<Streaming<cri::ContainerEventResponse>>, Status>> + Send>>;
 
-/// A stream of container events. It ends, usually with an error, when the connection breaks; containers must then be
-/// listed again, because events in between are not reported.
+/// A stream of container events. It ends, usually with an error, when the connection breaks; containers must
+/// then be listed again, because events in between are not reported.
 pub struct Events {
     endpoint: Endpoint,
     state: State,
@@ -35,7 +35,8 @@ enum State {
 }
 
 impl Client {
-    /// The runtime's events from now on; `None` if the runtime does not implement the call (containerd before 1.7).
+    /// The runtime's events from now on; `None` if the runtime does not implement the call (containerd before
+    /// 1.7).
     ///
     /// Returns within half a second. A later refusal is the first item of the stream,
     /// [`RuntimeError::is_unimplemented`].

@@ -19,8 +19,8 @@ pub struct ExecOutput {
 }
 
 impl Client {
-    /// Runs a command in a container and waits for its end. After `limit`, in whole seconds rounded up, the runtime
-    /// kills it; without a limit it may run forever.
+    /// Runs a command in a container and waits for its end. After `limit`, in whole seconds rounded up, the
+    /// runtime kills it; without a limit it may run forever.
     ///
     /// # Errors
     /// [`RuntimeError::is_timed_out`] after the limit; other errors if the command could not be started.
@@ -42,8 +42,8 @@ impl Client {
         Ok(ExecOutput { exit_code: answer.exit_code, stdout: answer.stdout, stderr: answer.stderr })
     }
 
-    /// The URL of the runtime's streaming server for this command: `http://127.0.0.1:40000/exec/<token>`. The command
-    /// starts when a client connects. The URL is valid for one connection within about a minute.
+    /// The URL of the runtime's streaming server for this command: `http://127.0.0.1:40000/exec/<token>`. The
+    /// command starts when a client connects. The URL is valid for one connection within about a minute.
     pub async fn exec_url(&self, request: cri::ExecRequest) -> Result<String, RuntimeError> {
         const CALL: &str = "Exec";
         let id = request.container_id.clone();
@@ -55,7 +55,8 @@ impl Client {
         Ok(answer.url)
     }
 
-    /// The URL of the runtime's streaming server for the streams of a running container, valid as that of [`exec_url`].
+    /// The URL of the runtime's streaming server for the streams of a running container, valid as that of
+    /// [`exec_url`].
     ///
     /// [`exec_url`]: Self::exec_url
     pub async fn attach_url(&self, request: cri::AttachRequest) -> Result<String, RuntimeError> {

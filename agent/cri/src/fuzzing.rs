@@ -1,4 +1,5 @@
-//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the feature `fuzzing`.
+//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the
+//! feature `fuzzing`.
 
 pub use crate::containers::oci_devices;
 pub use crate::logs::fuzzing::last_lines;

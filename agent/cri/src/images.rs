@@ -19,7 +19,8 @@ impl Client {
         Ok(self.of_images().ask("ListImages", "", images.list_images(request)).await?.images)
     }
 
-    /// Removes an image with all its names; `reference` is its id or one of them. Succeeds if the image does not exist.
+    /// Removes an image with all its names; `reference` is its id or one of them. Succeeds if the image does
+    /// not exist.
     pub async fn remove_image(&self, reference: &str) -> Result<(), RuntimeError> {
         let mut images = self.images.clone();
         let request = cri::RemoveImageRequest { image: Some(spec(reference)) };
@@ -27,15 +28,16 @@ impl Client {
         gone_is_well(self.of_images().call("RemoveImage", reference, Some(self.request_limit), answer).await)
     }
 
-    /// File systems of images and of containers, and the space used. The part about containers is empty if the runtime
-    /// does not report it (containerd before 2.0).
+    /// File systems of images and of containers, and the space used. The part about containers is empty if
+    /// the runtime does not report it (containerd before 2.0).
     pub async fn image_fs_info(&self) -> Result<cri::ImageFsInfoResponse, RuntimeError> {
         let mut images = self.images.clone();
         self.of_images().ask("ImageFsInfo", "", images.image_fs_info(cri::ImageFsInfoRequest {})).await
     }
 
-    /// The image of sandboxes: from the runtime's configuration, or from one of these sandboxes, in the format of
-    /// containerd. `None` if the runtime reports neither (CRI-O, containerd 2.0): those pin the image.
+    /// The image of sandboxes: from the runtime's configuration, or from one of these sandboxes, in the
+    /// format of containerd. `None` if the runtime reports neither (CRI-O, containerd 2.0): those pin the
+    /// image.
     pub async fn sandbox_image(&self, sandboxes: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::StatusRequest { verbose: true };
@@ -64,8 +66,8 @@ impl Client {
         }
     }
 
-    /// Pulls an image, as this user of the registry or without a user; returns the reference with which containers are created. May
-    /// take hours; dropping the future cancels the pull.
+    /// Pulls an image, as this user of the registry or without a user; returns the reference with which
+    /// containers are created. May take hours; dropping the future cancels the pull.
     pub async fn pull_as(
         &self,
         reference: &str,

@@ -1,5 +1,5 @@
-//! Client of the container runtime over CRI v1: its status and cgroup driver, the sandboxes, containers and images of
-//! pods, and the names for the ids in cgroup paths.
+//! Client of the container runtime over CRI v1: its status and cgroup driver, the sandboxes, containers and
+//! images of pods, and the names for the ids in cgroup paths.
 //!
 //! - [`Client`]: the calls, each with a time limit; one file per kind of object.
 //! - [`Table`]: pod and container names by id, kept for a while after the runtime has removed the object.

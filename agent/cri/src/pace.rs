@@ -12,8 +12,8 @@ pub fn back_off(n: u32) -> Duration {
     LEAST.saturating_mul(1 << n.saturating_sub(1).min(6)).min(REGULAR)
 }
 
-/// Unsuccessful look-ups of a name: a pod's cgroup exists before its sandbox, and some containers do not belong to the
-/// runtime; neither may cause constant queries.
+/// Unsuccessful look-ups of a name: a pod's cgroup exists before its sandbox, and some containers do not
+/// belong to the runtime; neither may cause constant queries.
 #[derive(Debug, Default)]
 pub struct Misses {
     count: u32,

@@ -14,7 +14,8 @@ impl Client {
         self.run_sandbox_with(config, "").await
     }
 
-    /// As [`Self::run_sandbox`], with the runtime's handler that a runtime class names; empty for its default.
+    /// As [`Self::run_sandbox`], with the runtime's handler that a runtime class names; empty for its
+    /// default.
     pub async fn run_sandbox_with(
         &self,
         config: cri::PodSandboxConfig,
@@ -44,8 +45,8 @@ impl Client {
         gone_is_well(self.call("StopPodSandbox", id, Some(self.request_limit), answer).await)
     }
 
-    /// Removes the sandbox and its containers; containerd stops it first if necessary. Succeeds if the sandbox does not
-    /// exist.
+    /// Removes the sandbox and its containers; containerd stops it first if necessary. Succeeds if the
+    /// sandbox does not exist.
     pub async fn remove_sandbox(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };

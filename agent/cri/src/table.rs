@@ -7,10 +7,12 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use nodewarden_model::{ContainerNames, PodNames};
 
-/// How long the names of removed objects are kept, so that events and series of removed cgroups still have them.
+/// How long the names of removed objects are kept, so that events and series of removed cgroups still have
+/// them.
 pub const KEPT: Duration = Duration::from_secs(600);
 
-/// Label with the container's name in its pod (`ContainerNameLabel`, `staging/…/kubelet/pkg/types/labels.go`).
+/// Label with the container's name in its pod (`ContainerNameLabel`,
+/// `staging/…/kubelet/pkg/types/labels.go`).
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// One response of the runtime to both list calls.
@@ -39,8 +41,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds a listing and drops what no listing of the last [`KEPT`] contained. Returns whether any look-up now has a
-    /// different result.
+    /// Adds a listing and drops what no listing of the last [`KEPT`] contained. Returns whether any look-up
+    /// now has a different result.
     pub fn learn(&mut self, listing: Listing, now: Instant) -> bool {
         let mut changed = false;
         for sandbox in listing.sandboxes {
@@ -77,8 +79,8 @@ impl Table {
     }
 }
 
-/// The reference as the pod's author wrote it; some runtimes have only the one that the kubelet resolved, which may be
-/// an image id.
+/// The reference as the pod's author wrote it; some runtimes have only the one that the kubelet resolved,
+/// which may be an image id.
 fn image(spec: Option<cri::ImageSpec>, reference: String) -> String {
     let spec = spec.unwrap_or_default();
     [spec.user_specified_image, spec.image].into_iter().find(|image| !image.is_empty()).unwrap_or(reference)

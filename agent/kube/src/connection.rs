@@ -21,8 +21,8 @@ impl Connection {
         Self::with_claim(clients, node, watch::Sender::default(), identified)
     }
 
-    /// As [`Self::new`]; the clients hold requests back until `claimed` is true. `identified`: the newest client has the
-    /// node's own credentials.
+    /// As [`Self::new`]; the clients hold requests back until `claimed` is true. `identified`: the newest
+    /// client has the node's own credentials.
     pub(crate) fn with_claim(
         clients: watch::Receiver<kube::Client>,
         node: &str,
@@ -37,13 +37,14 @@ impl Connection {
         &self.claimed
     }
 
-    /// Sends requests from now on though this agent does not keep the node object: a kubelet does, and this agent is only
-    /// beside it.
+    /// Sends requests from now on though this agent does not keep the node object: a kubelet does, and this
+    /// agent is only beside it.
     pub fn beside_a_kubelet(&self) {
         self.claimed.send_replace(true);
     }
 
-    /// Waits until the credentials are the node's own: those of a bootstrap kubeconfig are only for requesting some.
+    /// Waits until the credentials are the node's own: those of a bootstrap kubeconfig are only for
+    /// requesting some.
     pub(crate) async fn identified(&self) {
         // Without renewal they stay as they are.
         let mut identified = self.identified.clone();
@@ -60,8 +61,9 @@ impl Connection {
         &self.node
     }
 
-    /// Waits until there is a client that [`Self::client`] of this handle has not given since the last call: a watch of the
-    /// former one should begin again, since its credentials may be refused soon. Never returns without renewal.
+    /// Waits until there is a client that [`Self::client`] of this handle has not given since the last call:
+    /// a watch of the former one should begin again, since its credentials may be refused soon. Never returns
+    /// without renewal.
     pub async fn renewed(&mut self) {
         if self.clients.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -1,9 +1,9 @@
 //! The credentials of this node: read at the start, read again when a file changes, requested and renewed.
 //!
-//! As a kubelet (cmd/kubelet/app/server.go, pkg/kubelet/certificate): without a kubeconfig that is valid, the bootstrap
-//! kubeconfig is used to request a client certificate, which is kept in `--cert-dir` and named by a new kubeconfig. With
-//! `rotateCertificates` the certificate is renewed after 70 to 90 % of its life. The API server need not be reachable for any
-//! of it: the agent goes on with what it has and tries again.
+//! As a kubelet (cmd/kubelet/app/server.go, pkg/kubelet/certificate): without a kubeconfig that is valid, the
+//! bootstrap kubeconfig is used to request a client certificate, which is kept in `--cert-dir` and named by a
+//! new kubeconfig. With `rotateCertificates` the certificate is renewed after 70 to 90 % of its life. The API
+//! server need not be reachable for any of it: the agent goes on with what it has and tries again.
 
 pub mod certificate;
 pub mod request;
@@ -66,9 +66,9 @@ pub struct State {
     pub validity: Option<Validity>,
 }
 
-/// The connection of the node of this name. `repeats`: its client repeats requests by itself after a refusal for want of
-/// time (429), when the API server asks it to. Requests that are not about the name itself wait until it is claimed
-/// ([`crate::gate`]).
+/// The connection of the node of this name. `repeats`: its client repeats requests by itself after a refusal
+/// for want of time (429), when the API server asks it to. Requests that are not about the name itself wait
+/// until it is claimed ([`crate::gate`]).
 ///
 /// # Errors
 /// The credentials cannot be read, or are none.
@@ -200,7 +200,8 @@ pub enum IssueError {
     Panicked,
 }
 
-/// Requests a certificate with the key of an earlier request, or with a new one, which is kept until there is an answer.
+/// Requests a certificate with the key of an earlier request, or with a new one, which is kept until there is
+/// an answer.
 ///
 /// # Errors
 /// There is no certificate.

@@ -1,8 +1,8 @@
-//! Holds requests back until it is certain that the node's name is this agent's ([`crate::lease`]): another agent of the same
-//! name may be alive, and nothing of it may be touched.
+//! Holds requests back until it is certain that the node's name is this agent's ([`crate::lease`]): another
+//! agent of the same name may be alive, and nothing of it may be touched.
 //!
-//! What decides about the name passes: the node object, its lease, requests for certificates. Everything else waits for
-//! [`PATIENCE`] and fails then, as if the API server did not answer.
+//! What decides about the name passes: the node object, its lease, requests for certificates. Everything else
+//! waits for [`PATIENCE`] and fails then, as if the API server did not answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,8 +41,8 @@ impl Gate {
         Self { claimed, bootstrap: false }
     }
 
-    /// The same for credentials of a bootstrap kubeconfig: only requests for certificates ever pass. Others fail when the name
-    /// is this agent's, and are made again with the node's own credentials.
+    /// The same for credentials of a bootstrap kubeconfig: only requests for certificates ever pass. Others
+    /// fail when the name is this agent's, and are made again with the node's own credentials.
     pub fn of_bootstrap(&self) -> Self {
         Self { bootstrap: true, ..self.clone() }
     }

@@ -1,13 +1,15 @@
 //! The node's lease in `kube-node-lease`: says that the node is alive, and whose the node's name is.
 //!
-//! A kubelet's lease names only the node as its holder. The agent writes [`HOLDER`] beside it: an identity that is kept in its
-//! state directory, so that two agents with one node name can tell each other apart. [`claim`] decides whether this agent may
-//! use the name:
+//! A kubelet's lease names only the node as its holder. The agent writes [`HOLDER`] beside it: an identity
+//! that is kept in its state directory, so that two agents with one node name can tell each other apart.
+//! [`claim`] decides whether this agent may use the name:
 //!
-//! - without a lease, with its own identity in it, or with that of a kubelet of this boot of this machine: at once;
+//! - without a lease, with its own identity in it, or with that of a kubelet of this boot of this machine: at
+//!   once;
 //! - while another holder renews the lease: never, and the agent ends;
-//! - if the lease stays as it is: when its holder has had the time to renew it. Clocks differ between machines, so a lease
-//!   that looks expired is still watched for longer than a living holder waits between two renewals.
+//! - if the lease stays as it is: when its holder has had the time to renew it. Clocks differ between
+//!   machines, so a lease that looks expired is still watched for longer than a living holder waits between
+//!   two renewals.
 
 pub mod claim;
 
@@ -28,8 +30,8 @@ pub fn renew_interval(duration: Duration) -> Duration {
     duration / 4
 }
 
-/// The lease as it has to be written: a new one, or `known` with a new time. `owner` is the uid of the node object, which
-/// the lease is removed with.
+/// The lease as it has to be written: a new one, or `known` with a new time. `owner` is the uid of the node
+/// object, which the lease is removed with.
 pub fn renewed(
     known: Option<&Lease>,
     node: &str,

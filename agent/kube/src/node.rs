@@ -1,5 +1,5 @@
-//! The node object: what it should be ([`status`], [`register`]: pure), and the task that makes the one at the API server
-//! like it ([`run`]).
+//! The node object: what it should be ([`status`], [`register`]: pure), and the task that makes the one at
+//! the API server like it ([`run`]).
 
 pub mod addresses;
 pub mod conditions;

@@ -1,5 +1,5 @@
-//! Objects that the node's pods name: read by name alone, as the Node authorizer allows, watched as long as a pod
-//! names them, and kept while the API server does not answer.
+//! Objects that the node's pods name: read by name alone, as the Node authorizer allows, watched as long as a
+//! pod names them, and kept while the API server does not answer.
 
 mod claims;
 #[cfg(test)]
@@ -36,8 +36,8 @@ use watched::{Key, Value, Watched};
 /// How long a read of one object may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// Starts to keep the objects that pods name. Also returns the uids of pods of which an object has changed, or a
-/// token is due for renewal. Must be called inside a tokio runtime.
+/// Starts to keep the objects that pods name. Also returns the uids of pods of which an object has changed,
+/// or a token is due for renewal. Must be called inside a tokio runtime.
 pub fn start(
     connection: Connection,
     detection: ChangeDetection,

@@ -1,8 +1,10 @@
-//! The serving certificate of the node's server: from given files, requested of the API server, or self-signed.
+//! The serving certificate of the node's server: from given files, requested of the API server, or
+//! self-signed.
 //!
-//! As in a kubelet: `tlsCertFile` and `tlsPrivateKeyFile` win; with `serverTLSBootstrap` the certificate is requested with the
-//! node's addresses, renewed after 70 to 90 % of its life and when the addresses change; otherwise it is self-signed and kept as
-//! `kubelet.crt` and `kubelet.key` in `--cert-dir`. Until a requested certificate is issued there is a self-signed one.
+//! As in a kubelet: `tlsCertFile` and `tlsPrivateKeyFile` win; with `serverTLSBootstrap` the certificate is
+//! requested with the node's addresses, renewed after 70 to 90 % of its life and when the addresses change;
+//! otherwise it is self-signed and kept as `kubelet.crt` and `kubelet.key` in `--cert-dir`. Until a requested
+//! certificate is issued there is a self-signed one.
 
 use std::fs;
 use std::io;
@@ -86,8 +88,8 @@ struct Source {
     directory: PathBuf,
 }
 
-/// Starts to provide the certificate. `addresses` are those of the node; without a connection nothing is requested.
-/// Must be called inside a tokio runtime.
+/// Starts to provide the certificate. `addresses` are those of the node; without a connection nothing is
+/// requested. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The given files are no certificate and key, or none can be made.

@@ -1,12 +1,13 @@
 //! The pods that the API server has bound to this node, as a [`PodSource`].
 //!
-//! Pods are listed once, in pages, and then watched. `decode` reads what arrives into slim values, each pod by itself,
-//! so that one that cannot be read affects no other. `state` (pure) is what is known of them together and what the
-//! lifecycle is asked to do for them. `follow` asks the API server and asks again: nothing that goes wrong there ends
-//! or loses a pod. `last_delete` deletes pods at the API server that have ended here.
+//! Pods are listed once, in pages, and then watched. `decode` reads what arrives into slim values, each pod
+//! by itself, so that one that cannot be read affects no other. `state` (pure) is what is known of them
+//! together and what the lifecycle is asked to do for them. `follow` asks the API server and asks again:
+//! nothing that goes wrong there ends or loses a pod. `last_delete` deletes pods at the API server that have
+//! ended here.
 //!
-//! A pod that this agent cannot run is refused: it gets a [`PodView`](nodewarden_model::PodView) with phase Failed in
-//! the [`PodStatusCache`], from which its status is written as that of any other.
+//! A pod that this agent cannot run is refused: it gets a [`PodView`](nodewarden_model::PodView) with phase
+//! Failed in the [`PodStatusCache`], from which its status is written as that of any other.
 
 mod decode;
 mod follow;
@@ -42,7 +43,8 @@ pub struct ApiSource {
 }
 
 impl ApiSource {
-    /// The source of the node of `connection`. It fills `known`, and reads from `status` which pods have ended.
+    /// The source of the node of `connection`. It fills `known`, and reads from `status` which pods have
+    /// ended.
     pub fn new(connection: Connection, status: PodStatusCache, known: KnownPods) -> Self {
         Self { connection, status, known, pods: ApiPods::default() }
     }
@@ -73,8 +75,9 @@ impl PodSource for ApiSource {
     }
 }
 
-/// Calls `changes` with the node's pods whenever they change, for an agent that does not run them: nothing is ever deleted
-/// or written at the API server. Must be called inside a tokio runtime; ends when the result is dropped.
+/// Calls `changes` with the node's pods whenever they change, for an agent that does not run them: nothing is
+/// ever deleted or written at the API server. Must be called inside a tokio runtime; ends when the result is
+/// dropped.
 pub fn watch(connection: Connection, changes: DesiredSender) -> SourceGuard {
     // Nobody finds out by a request that a pod is gone.
     let (never, is_gone) = mpsc::unbounded_channel();

@@ -1,7 +1,7 @@
 //! A DaemonSet of agents in mode augment that puts back what was written on every node before it is removed.
 //!
-//! An agent puts everything back when it ends, but not when it was killed. So the pods are replaced by ones that run
-//! `nodewarden undo`, and wait to be removed.
+//! An agent puts everything back when it ends, but not when it was killed. So the pods are replaced by ones
+//! that run `nodewarden undo`, and wait to be removed.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 /// How often the DaemonSet is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the update is tried when the API server answers 409: another client updated the DaemonSet in between.
+/// How often the update is tried when the API server answers 409: another client updated the DaemonSet in
+/// between.
 const TRIES: usize = 5;
 /// The container that puts back before the pod counts as ready.
 const UNDO: &str = "undo";
@@ -66,8 +67,8 @@ pub struct Progress {
     pub done: bool,
 }
 
-/// Replaces the pods of this DaemonSet (`NAMESPACE/NAME`) by ones that put everything back, and waits until every node has
-/// done it. `show` gets each change of the progress.
+/// Replaces the pods of this DaemonSet (`NAMESPACE/NAME`) by ones that put everything back, and waits until
+/// every node has done it. `show` gets each change of the progress.
 ///
 /// # Errors
 /// It is not there or no DaemonSet of agents; the API server refuses; time is over.
@@ -150,8 +151,8 @@ fn path(name: &str) -> Result<String, StandDownError> {
     }
 }
 
-/// Has each pod run `nodewarden undo` in a container before all others, and wait in place of the agent. False if it does
-/// already; `None` if no container is an agent.
+/// Has each pod run `nodewarden undo` in a container before all others, and wait in place of the agent. False
+/// if it does already; `None` if no container is an agent.
 fn put_back(object: &mut Value) -> Option<bool> {
     let spec = object.pointer_mut("/spec/template/spec")?;
     let containers = spec["containers"].as_array_mut()?;

@@ -1,8 +1,8 @@
 //! Answers of an API server that is still starting.
 //!
-//! Before version 1.23 it answers 404 in plain text for paths that it does not serve yet, also for objects that are there
-//! (kubernetes/kubernetes#104748; newer ones answer 503). That an object is not there is said by a `Status` in JSON. What
-//! stands between, such as a proxy, answers in the same way.
+//! Before version 1.23 it answers 404 in plain text for paths that it does not serve yet, also for objects
+//! that are there (kubernetes/kubernetes#104748; newer ones answer 503). That an object is not there is said
+//! by a `Status` in JSON. What stands between, such as a proxy, answers in the same way.
 
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};

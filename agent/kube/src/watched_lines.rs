@@ -1,7 +1,8 @@
 //! The events of a watch, one a line.
 //!
-//! The client's own reader (`request_events` of kube) leaves out a line that breaks off in the middle of an event, as if it
-//! were the end of the stream: the event would be lost. Here that is an error, after which everything is listed again.
+//! The client's own reader (`request_events` of kube) leaves out a line that breaks off in the middle of an
+//! event, as if it were the end of the stream: the event would be lost. Here that is an error, after which
+//! everything is listed again.
 
 use futures_util::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, Stream, stream};
 use http::header::{ACCEPT_ENCODING, HeaderValue};

@@ -188,8 +188,8 @@ fn owner(state_dir: &Path) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Which sandboxes and containers of the runtime are this agent's. As the node of a cluster it takes over those of the kubelet
-/// in whose place it runs, whose name of the node it has claimed by then.
+/// Which sandboxes and containers of the runtime are this agent's. As the node of a cluster it takes over
+/// those of the kubelet in whose place it runs, whose name of the node it has claimed by then.
 pub fn ownership(config: &Config) -> Ownership {
     let kubelets = config.mode == Mode::Manage && config.kubernetes.connects();
     Ownership::new(owner(&config.state_dir), kubelets)

@@ -1,4 +1,5 @@
-//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the feature `fuzzing`.
+//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the
+//! feature `fuzzing`.
 
 use nodewarden_cri::Listing;
 use nodewarden_pods::spec::Ownership;
@@ -10,8 +11,8 @@ use crate::decide::observed::Observed;
 use crate::record::Record;
 use crate::record::store::FORMAT;
 
-/// Reads a pod's record from its file, or from the record alone without the version and checksum around it. What is
-/// accepted is written as a file, read, and written again: both files. `None` when it is refused.
+/// Reads a pod's record from its file, or from the record alone without the version and checksum around it.
+/// What is accepted is written as a file, read, and written again: both files. `None` when it is refused.
 pub fn record(bytes: &[u8]) -> Option<[String; 2]> {
     let read: Record = read_state(FORMAT, bytes).or_else(|| serde_json::from_slice(bytes).ok())?;
     // Whether it is a pod by today's rules does not matter here, only that it is decided.
@@ -22,7 +23,8 @@ pub fn record(bytes: &[u8]) -> Option<[String; 2]> {
     Some([first, again])
 }
 
-/// Reads the runtime's answers about one pod; whether a listing of the same objects differs from what was read.
+/// Reads the runtime's answers about one pod; whether a listing of the same objects differs from what was
+/// read.
 pub fn observed(
     listing: &Listing,
     statuses: &[cri::ContainerStatus],

@@ -53,13 +53,13 @@ pub enum Report {
     Resized { uid: String },
     /// Nothing of the pod is left but its cgroup.
     Gone { uid: String },
-    /// Nothing of an evicted or preempted pod is left, or of one that the API server still has: it needs no cgroup
-    /// for now.
+    /// Nothing of an evicted or preempted pod is left, or of one that the API server still has: it needs no
+    /// cgroup for now.
     Evicted { uid: String },
     /// It starts again, and needs one.
     Restarted { uid: String },
-    /// The kernel saw a process end and the runtime still says that its container runs. `sure`: it was the container's
-    /// first process, not perhaps another one.
+    /// The kernel saw a process end and the runtime still says that its container runs. `sure`: it was the
+    /// container's first process, not perhaps another one.
     Contradicted { uid: String, sure: bool },
     /// The worker died of a fault in the agent.
     Died { pod: Arc<Pod>, record: Box<Record> },

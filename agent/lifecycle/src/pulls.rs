@@ -1,5 +1,5 @@
-//! How many images are pulled at a time, and how many pulls may begin in a time (kubelet: pkg/kubelet/images/helpers.go,
-//! `throttledImageService`).
+//! How many images are pulled at a time, and how many pulls may begin in a time (kubelet:
+//! pkg/kubelet/images/helpers.go, `throttledImageService`).
 
 pub mod verified;
 
@@ -33,8 +33,8 @@ impl Pulls {
         self.turns.acquire().await
     }
 
-    /// Whether a pull may begin now, which is then counted. As in a kubelet, one that may not fails and is tried again after
-    /// the back-off.
+    /// Whether a pull may begin now, which is then counted. As in a kubelet, one that may not fails and is
+    /// tried again after the back-off.
     pub fn may_begin(&self) -> bool {
         self.rate.lock().take(Instant::now())
     }

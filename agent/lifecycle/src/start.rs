@@ -184,8 +184,8 @@ pub struct Deps {
     pub holds: Holds,
     /// Conditions of the node that are true now.
     pub pressure: watch::Receiver<Pressure>,
-    /// Objects of the API server that pods name, and the uids of the pods of which one has changed; `None` without
-    /// an API server.
+    /// Objects of the API server that pods name, and the uids of the pods of which one has changed; `None`
+    /// without an API server.
     pub objects: Option<(Arc<dyn Objects>, mpsc::UnboundedReceiver<String>)>,
     /// Plugins that have credentials for images.
     pub credential_providers: Option<Providers>,

@@ -23,8 +23,8 @@ impl CpuList {
         text.split(',').map(range).collect::<Option<_>>().map(Self::new)
     }
 
-    /// As [`Self::parse`], but as a cpuset file reads it: blanks around numbers and empty parts are allowed, so
-    /// that an empty text is an empty list.
+    /// As [`Self::parse`], but as a cpuset file reads it: blanks around numbers and empty parts are allowed,
+    /// so that an empty text is an empty list.
     ///
     /// # Errors
     /// The first part that is neither a number up to 65535 nor a range.

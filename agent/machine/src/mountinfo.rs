@@ -15,8 +15,8 @@ pub fn parse(table: &[u8]) -> impl DoubleEndedIterator<Item = MountInfo> {
     table.split(|byte| *byte == b'\n').filter_map(parse_line)
 }
 
-/// The mounts at or below `dir`, in the order of the table. Only their lines are parsed: a node with many pods has
-/// thousands of others.
+/// The mounts at or below `dir`, in the order of the table. Only their lines are parsed: a node with many
+/// pods has thousands of others.
 pub fn parse_below(table: &[u8], dir: &Path) -> impl Iterator<Item = MountInfo> {
     // Without a slash at its end.
     let prefix = escape(dir.components().as_path().as_os_str().as_bytes());

@@ -59,7 +59,8 @@ pub fn set_project(directory: impl AsFd, project: u32) -> io::Result<()> {
 /// What belongs to a project of the file system that `directory` is on.
 ///
 /// # Errors
-/// Projects are not counted on this file system, the kernel is older than Linux 5.14, or CAP_SYS_ADMIN is missing.
+/// Projects are not counted on this file system, the kernel is older than Linux 5.14, or CAP_SYS_ADMIN is
+/// missing.
 pub fn project_use(directory: impl AsFd, project: u32) -> io::Result<ProjectUse> {
     let mut found = std::mem::MaybeUninit::<libc::dqblk>::zeroed();
     // SAFETY: an open descriptor, and a structure that the kernel fills for this command.

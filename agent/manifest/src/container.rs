@@ -13,8 +13,8 @@ pub enum ContainerKind {
     Sidecar,
     /// A container of `spec.containers`.
     Regular,
-    /// A container of `spec.ephemeralContainers`: it is added to a pod that runs, starts once, and is not started again
-    /// (KEP-277).
+    /// A container of `spec.ephemeralContainers`: it is added to a pod that runs, starts once, and is not
+    /// started again (KEP-277).
     Ephemeral,
 }
 

@@ -15,8 +15,8 @@ impl Pod {
         container.resources.requests.get("cpu").map_or(0, whole)
     }
 
-    /// CPUs that the pod as a whole is to have for itself: what it asks for itself, or what its containers have
-    /// at most at one time (KEP-753). `pod_level` as in [`Self::exclusive_cpus`].
+    /// CPUs that the pod as a whole is to have for itself: what it asks for itself, or what its containers
+    /// have at most at one time (KEP-753). `pod_level` as in [`Self::exclusive_cpus`].
     pub fn exclusive_cpus_of_all(&self, pod_level: bool) -> usize {
         if self.sets_pod_level_resources() {
             let own = self.resources.as_ref().and_then(|resources| resources.requests.get("cpu"));

@@ -1,8 +1,9 @@
-//! Expands `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion), with a bound:
-//! a variable that refers twice to the one before doubles its length, so 40 short lines could ask for a terabyte.
+//! Expands `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion),
+//! with a bound: a variable that refers twice to the one before doubles its length, so 40 short lines could
+//! ask for a terabyte.
 
-/// What the texts of one container may have together after expansion, in bytes: the kernel passes at most three quarters
-/// of 8 MiB as arguments and environment to a program (`bprm_stack_limits` in fs/exec.c).
+/// What the texts of one container may have together after expansion, in bytes: the kernel passes at most
+/// three quarters of 8 MiB as arguments and environment to a program (`bprm_stack_limits` in fs/exec.c).
 pub const MAX_EXPANDED: usize = 6 << 20;
 
 /// The texts have more bytes together than they may have.

@@ -124,7 +124,8 @@ impl Pod {
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
     }
 
-    /// A pod of the API server of which nothing is known but its metadata: it has no containers, and is never run.
+    /// A pod of the API server of which nothing is known but its metadata: it has no containers, and is never
+    /// run.
     pub fn of_metadata(metadata: ObjectMeta) -> Self {
         let pod = read::read(v1::Pod { metadata, ..v1::Pod::default() }).0;
         Self { kind: PodKind::Api, ..pod }

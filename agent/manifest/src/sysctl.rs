@@ -32,9 +32,9 @@ pub fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
     })
 }
 
-/// Those of the node's default sysctls that the pod gets: it has the namespace for itself and sets no other value (kubelet
-/// `applyPodSysctls`, KEP-5996). Names are in the form with dots. Pods have no user namespace of their own here, so that
-/// `user.*` is set for none.
+/// Those of the node's default sysctls that the pod gets: it has the namespace for itself and sets no other
+/// value (kubelet `applyPodSysctls`, KEP-5996). Names are in the form with dots. Pods have no user namespace
+/// of their own here, so that `user.*` is set for none.
 pub fn default_sysctls<'a>(
     pod: &'a Pod,
     defaults: &'a BTreeMap<String, String>,

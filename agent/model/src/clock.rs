@@ -1,5 +1,5 @@
-//! The wall clock may be set, forwards and back, by any amount. What waits for a time to pass must not: the times
-//! that it keeps are moved along with the clock.
+//! The wall clock may be set, forwards and back, by any amount. What waits for a time to pass must not: the
+//! times that it keeps are moved along with the clock.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Differences below this are no step: the wall clock runs a little faster or slower while it is corrected.
 const STEP: SignedDuration = SignedDuration::from_secs(1);
 
-/// One moment by the wall clock and by the clock that runs from the machine's start, also while it is suspended.
-/// Kept beside times of the wall clock, it shows later by how much that clock was set since.
+/// One moment by the wall clock and by the clock that runs from the machine's start, also while it is
+/// suspended. Kept beside times of the wall clock, it shows later by how much that clock was set since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClockReading {
@@ -21,8 +21,8 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// By how much the wall clock was set between this reading and a later one; zero if it was not, and where that
-    /// cannot be known because the machine was started again.
+    /// By how much the wall clock was set between this reading and a later one; zero if it was not, and where
+    /// that cannot be known because the machine was started again.
     pub fn step_to(&self, now: &Self) -> SignedDuration {
         if self.boot_id != now.boot_id {
             return SignedDuration::ZERO;
@@ -34,9 +34,9 @@ impl ClockReading {
         if step.abs() < STEP { SignedDuration::ZERO } else { step }
     }
 
-    /// Times that were kept with the reading `kept`, moved to what the wall clock would have shown then if it had
-    /// been right already: calls `shift` for each of them if the clock was set since. `kept` becomes this reading
-    /// where there was none or the clock was set.
+    /// Times that were kept with the reading `kept`, moved to what the wall clock would have shown then if it
+    /// had been right already: calls `shift` for each of them if the clock was set since. `kept` becomes this
+    /// reading where there was none or the clock was set.
     pub fn align(&self, kept: &mut Option<Self>, shift: impl FnOnce(Shift)) {
         let step = kept.as_ref().map(|kept| kept.step_to(self));
         if let Some(step) = step.filter(|step| !step.is_zero()) {

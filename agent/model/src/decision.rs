@@ -160,8 +160,8 @@ pub trait EvictionStatus: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What pods use on disk, as counted last; nothing is counted unless this is called. The first answer is empty, and
-    /// what is counted later is in the answers from then on.
+    /// What pods use on disk, as counted last; nothing is counted unless this is called. The first answer is
+    /// empty, and what is counted later is in the answers from then on.
     fn disk_use(&self) -> std::sync::Arc<crate::DiskView> {
         std::sync::Arc::default()
     }

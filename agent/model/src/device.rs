@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use crate::DenialCount;
 
-/// All devices that device plugins offer, in mode augment those that the kubelet names; empty in mode observe.
+/// All devices that device plugins offer, in mode augment those that the kubelet names; empty in mode
+/// observe.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DevicesView {
     /// Ordered by name.
@@ -49,10 +50,11 @@ pub struct DeviceView {
     pub numa: Vec<i64>,
     /// The container that has it; `None` while it is free.
     pub owner: Option<DeviceOwner>,
-    /// Beside a kubelet: the device nodes that the container was given with its devices of this resource. Which of them is
-    /// this device, a plugin does not say.
+    /// Beside a kubelet: the device nodes that the container was given with its devices of this resource.
+    /// Which of them is this device, a plugin does not say.
     pub nodes: Vec<String>,
-    /// Beside a kubelet: why the nodes are not known, or which of them the container has lost; empty for neither.
+    /// Beside a kubelet: why the nodes are not known, or which of them the container has lost; empty for
+    /// neither.
     pub problem: String,
 }
 

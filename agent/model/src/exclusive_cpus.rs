@@ -9,8 +9,8 @@ pub struct CpuOwner {
     pub uid: String,
     /// The container's name.
     pub container: String,
-    /// The container's cgroup, or the pod's: its path in the cpu controller's hierarchy. Tasks in it and below it are
-    /// the owner's. It may not exist yet.
+    /// The container's cgroup, or the pod's: its path in the cpu controller's hierarchy. Tasks in it and
+    /// below it are the owner's. It may not exist yet.
     pub cgroup: String,
 }
 
@@ -118,8 +118,8 @@ pub struct ExclusiveCpu {
     pub cpu: u32,
     /// Whose it is.
     pub owner: CpuOwner,
-    /// Totals since it was first exclusive under this agent, whoever owned it; `None` while its owner's cgroup does
-    /// not exist, or where the kernel programs do not count.
+    /// Totals since it was first exclusive under this agent, whoever owned it; `None` while its owner's
+    /// cgroup does not exist, or where the kernel programs do not count.
     pub used: Option<CpuUse>,
     /// The longest turn of each foreign user in the last 30 to 60 seconds.
     pub longest: Vec<CpuTurn>,

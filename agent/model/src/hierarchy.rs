@@ -31,8 +31,8 @@ pub struct HierarchyStatus {
     pub problems: Vec<String>,
 }
 
-/// One resource of the node, in the kubelet's name: CPU in thousandths, everything else in whole units (bytes, processes,
-/// pods).
+/// One resource of the node, in the kubelet's name: CPU in thousandths, everything else in whole units
+/// (bytes, processes, pods).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeResource {
     /// `cpu`, `memory`, `ephemeral-storage`, `hugepages-2Mi`, `pid`, `pods`.

@@ -117,8 +117,8 @@ pub trait AgentState: Send + Sync + 'static {
     fn eviction(&self) -> Option<Arc<dyn EvictionStatus>> {
         None
     }
-    /// The name that the container runtime gives itself (`containerd`, `cri-o`); `None` until it has answered once, or
-    /// without a runtime.
+    /// The name that the container runtime gives itself (`containerd`, `cri-o`); `None` until it has answered
+    /// once, or without a runtime.
     fn runtime_name(&self) -> Option<String> {
         None
     }

@@ -57,11 +57,13 @@ pub struct PodView {
     pub containers: Vec<ContainerView>,
     /// Why the pod does not have the resources that its manifest requests; `None` if it has them.
     pub resize: Option<ResizePending>,
-    /// Its containers are being given other resources; `None` when they have what they should have, or wait for room.
+    /// Its containers are being given other resources; `None` when they have what they should have, or wait
+    /// for room.
     pub resizing: Option<ResizeInProgress>,
     /// Why the pod was ended before its time; `None` if it was not, or has started again since.
     pub evicted: Option<EvictionCause>,
-    /// An earlier agent ran the pod, and the runtime has not said yet what it has of it: what is shown is older.
+    /// An earlier agent ran the pod, and the runtime has not said yet what it has of it: what is shown is
+    /// older.
     pub unseen: bool,
     /// A pod of the API server that is being deleted, and nothing of which is left on the node: neither
     /// containers nor volumes. Its phase is Succeeded or Failed.
@@ -89,8 +91,8 @@ pub struct ReadinessGate {
 }
 
 impl PodView {
-    /// Whether the pod is being terminated before its time (evicted, preempted, rejected, …), or has ended for
-    /// such a reason and has not started again.
+    /// Whether the pod is being terminated before its time (evicted, preempted, rejected, …), or has ended
+    /// for such a reason and has not started again.
     pub fn is_evicted_or_preempted(&self) -> bool {
         self.evicted.is_some()
             && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
@@ -108,8 +110,8 @@ pub enum EvictionCause {
     Preemption,
     /// The node shuts down.
     Shutdown,
-    /// Anything that is no disruption (kubelet: no condition `DisruptionTarget`): it was rejected at admission,
-    /// was active for longer than its deadline, or the API server has it as failed.
+    /// Anything that is no disruption (kubelet: no condition `DisruptionTarget`): it was rejected at
+    /// admission, was active for longer than its deadline, or the API server has it as failed.
     Other,
 }
 
@@ -150,7 +152,8 @@ impl fmt::Display for ResizePending {
 /// `PodResizeInProgress`). Displayed as `InProgress`, or as reason and message with a colon between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResizeInProgress {
-    /// Why it could not be done when it was tried last (the condition's reason `Error`, its message); it is tried again.
+    /// Why it could not be done when it was tried last (the condition's reason `Error`, its message); it is
+    /// tried again.
     pub error: Option<String>,
 }
 
@@ -195,8 +198,8 @@ pub struct ContainerView {
     /// Whether it runs, its postStart hook has completed, and its startup probe, if it has one, has
     /// succeeded.
     pub started: bool,
-    /// The resources that the runtime was last given for it, which a resize has not changed yet; `None` if it does not
-    /// run.
+    /// The resources that the runtime was last given for it, which a resize has not changed yet; `None` if it
+    /// does not run.
     pub resources: Option<Resources>,
     /// What device plugins allocated to it: for each resource, the devices with their health.
     pub devices: BTreeMap<String, Vec<(String, Health)>>,

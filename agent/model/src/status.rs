@@ -49,8 +49,8 @@ pub struct ProgramCost {
     pub run_time_ns: u64,
     /// Kernel memory of the program in bytes.
     pub memory_bytes: u64,
-    /// Times that the kernel skipped the program because it was already running on that CPU: what it would have counted or
-    /// reported is missing. `None` before Linux 5.12, which does not say.
+    /// Times that the kernel skipped the program because it was already running on that CPU: what it would
+    /// have counted or reported is missing. `None` before Linux 5.12, which does not say.
     pub recursion_misses: Option<u64>,
 }
 

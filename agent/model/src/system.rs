@@ -1,7 +1,7 @@
 //! Where the node's own processes are.
 
-/// The cgroups of `/stats/summary`'s `systemContainers` besides that of the pods, as paths of [`crate::GroupView`];
-/// `None` for what is not known.
+/// The cgroups of `/stats/summary`'s `systemContainers` besides that of the pods, as paths of
+/// [`crate::GroupView`]; `None` for what is not known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SystemCgroups {
     /// The kubelet's, or in mode manage the agent's own.

@@ -12,8 +12,8 @@ const KEPT: usize = 1024;
 pub struct LimitWrites(VecDeque<LimitWrite>);
 
 impl LimitWrites {
-    /// Adds a write, in place of an earlier one with the same text to the same file; beyond the bound in place of the
-    /// oldest.
+    /// Adds a write, in place of an earlier one with the same text to the same file; beyond the bound in
+    /// place of the oldest.
     pub fn add(&mut self, write: LimitWrite) {
         let same =
             |own: &LimitWrite| (own.cgroup, own.file, &own.text) == (write.cgroup, write.file, &write.text);

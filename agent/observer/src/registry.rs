@@ -104,8 +104,8 @@ impl Registry {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Removes and returns the slots to free: their cgroup was removed before `before` (CLOCK_MONOTONIC, ns), and
-    /// no group uses them any more.
+    /// Removes and returns the slots to free: their cgroup was removed before `before` (CLOCK_MONOTONIC, ns),
+    /// and no group uses them any more.
     pub(crate) fn take_retired(&mut self, before: u64) -> Vec<Retired> {
         let (ripe, rest) = self.retired.iter().partition(|r| r.removed.monotonic_ns < before);
         self.retired = rest;
@@ -226,7 +226,8 @@ impl Registry {
         self.members[space].keys().filter(|id| !found.contains(id)).copied().collect()
     }
 
-    /// Drops cgroups that were removed before `before` (CLOCK_MONOTONIC, ns), and the oldest removed ones beyond a bound.
+    /// Drops cgroups that were removed before `before` (CLOCK_MONOTONIC, ns), and the oldest removed ones
+    /// beyond a bound.
     pub fn expire(&mut self, before: u64) {
         let removed = |group: &Group| group.removed.map(|removed| removed.monotonic_ns);
         let mut times: Vec<u64> = self.groups.values().filter_map(removed).collect();

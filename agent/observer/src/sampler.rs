@@ -189,9 +189,9 @@ impl KernelSide {
         Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
     }
 
-    /// Zeroes the slot of the removed cgroup `id` in every array of its space and puts it back into the queue.
-    /// Returns false if that has to wait: a task that ran in the cgroup is still on a CPU, and its turn will be
-    /// counted in the slot.
+    /// Zeroes the slot of the removed cgroup `id` in every array of its space and puts it back into the
+    /// queue. Returns false if that has to wait: a task that ran in the cgroup is still on a CPU, and its
+    /// turn will be counted in the slot.
     fn give_back(&mut self, space: usize, id: u64, slot: u32) -> bool {
         if slot == UNTRACKED {
             return true;

@@ -1,5 +1,6 @@
-//! Links by which collectors of logs find containers' logs with the names of pod, namespace and container, as a kubelet
-//! makes them (`legacyLogSymlink` in `pkg/kubelet/kuberuntime`): `/var/log/containers/<pod>_<namespace>_<container>-<id>.log`.
+//! Links by which collectors of logs find containers' logs with the names of pod, namespace and container, as
+//! a kubelet makes them (`legacyLogSymlink` in `pkg/kubelet/kuberuntime`):
+//! `/var/log/containers/<pod>_<namespace>_<container>-<id>.log`.
 
 use std::fs;
 use std::io;
@@ -10,8 +11,8 @@ use std::path::{Path, PathBuf};
 const LONGEST: usize = 255;
 const SUFFIX: &str = ".log";
 
-/// The directory of the links: `containers` beside that of all pods' logs (`podLogsDir`), so that it is the kubelet's
-/// `/var/log/containers` beside `/var/log/pods`.
+/// The directory of the links: `containers` beside that of all pods' logs (`podLogsDir`), so that it is the
+/// kubelet's `/var/log/containers` beside `/var/log/pods`.
 pub fn directory(pod_logs: &Path) -> PathBuf {
     pod_logs.with_file_name("containers")
 }
@@ -46,8 +47,8 @@ pub fn link(directory: &Path, name: &str, log: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes links to logs below `pod_logs` that are gone, and returns how many. Other links and files stay, and a missing
-/// directory is none.
+/// Removes links to logs below `pod_logs` that are gone, and returns how many. Other links and files stay,
+/// and a missing directory is none.
 ///
 /// # Errors
 /// The directory cannot be listed, or a link cannot be removed.

@@ -1,5 +1,5 @@
-//! Objects of the API server that pods name: config maps, secrets, tokens of service accounts, services, claims
-//! and runtime classes, as slim values.
+//! Objects of the API server that pods name: config maps, secrets, tokens of service accounts, services,
+//! claims and runtime classes, as slim values.
 //!
 //! [`Objects`] is what the node has of them (`nodewarden-kube` implements it). [`PodObjects`] is what one pod
 //! needs of them at one moment; its volumes and its containers' environment are functions of it.
@@ -24,12 +24,12 @@ pub use values::{BoundVolume, ConfigMap, NodeRequirement, Secret, Service, Servi
 
 use nodewarden_manifest::Pod;
 
-/// The objects of the API server, as far as the pods of this node name them. They are kept while the API server
-/// does not answer.
+/// The objects of the API server, as far as the pods of this node name them. They are kept while the API
+/// server does not answer.
 #[async_trait]
 pub trait Objects: fmt::Debug + Send + Sync {
-    /// Keeps what the pod names current from now on, and reports its changes by the pod's uid. Called again, it
-    /// replaces what the pod named before.
+    /// Keeps what the pod names current from now on, and reports its changes by the pod's uid. Called again,
+    /// it replaces what the pod named before.
     fn register(&self, pod: &Pod);
 
     /// The pod with this uid is gone.

@@ -1,5 +1,5 @@
-//! Credentials for pulling images: from the pod's secrets ([`Keyring`]) and from the plugins of the node's operator
-//! ([`Providers`]).
+//! Credentials for pulling images: from the pod's secrets ([`Keyring`]) and from the plugins of the node's
+//! operator ([`Providers`]).
 
 mod docker_config;
 mod keyring;

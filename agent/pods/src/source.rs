@@ -1,9 +1,9 @@
 //! Where pods come from. A [`PodSource`] says which pods should run on this node; several of them are merged.
 //!
-//! The node's own sources are the manifest directory ([`manifests`]) and a URL ([`url`]). Another one implements
-//! [`PodSource`] and is added to the list that `nodewarden_hierarchy::sources` builds; nothing else has to know it. A
-//! source returns a [`Desired`]. A pod that is missing from it is only ended when its source could be read
-//! completely.
+//! The node's own sources are the manifest directory ([`manifests`]) and a URL ([`url`]). Another one
+//! implements [`PodSource`] and is added to the list that `nodewarden_hierarchy::sources` builds; nothing
+//! else has to know it. A source returns a [`Desired`]. A pod that is missing from it is only ended when its
+//! source could be read completely.
 //!
 //! A source that reports the status of its pods back subscribes to
 //! [`PodStatusCache`](crate::status::PodStatusCache).

@@ -87,8 +87,8 @@ impl PodStatusCache {
         pods
     }
 
-    /// Sets the pods that cannot start yet because another pod is in their way. They have no part in what is decided about
-    /// the pods that are here, and are shown only.
+    /// Sets the pods that cannot start yet because another pod is in their way. They have no part in what is
+    /// decided about the pods that are here, and are shown only.
     pub fn set_waiting(&self, waiting: Vec<Arc<PodView>>) {
         self.0.lock().waiting = waiting;
     }
@@ -98,8 +98,8 @@ impl PodStatusCache {
         self.0.lock().waiting.clone()
     }
 
-    /// The status of every pod, with those that wait, for display. A pod that waits for one with the same uid is
-    /// mentioned in that one's message instead, because readers tell pods apart by uid.
+    /// The status of every pod, with those that wait, for display. A pod that waits for one with the same uid
+    /// is mentioned in that one's message instead, because readers tell pods apart by uid.
     pub fn shown(&self) -> Vec<Arc<PodView>> {
         let mut shown = self.pods();
         for waiting in self.waiting() {

@@ -1,8 +1,8 @@
 //! What a request wants to do, in the words of the API server's authorization. Pure.
 //!
 //! As in the kubelet (`GetRequestAttributes`, pkg/kubelet/server/auth.go, with the feature gate
-//! KubeletFineGrainedAuthz): each path is a subresource of the node, `proxy` unless it has one of its own. Where there are
-//! two, one that is allowed is enough.
+//! KubeletFineGrainedAuthz): each path is a subresource of the node, `proxy` unless it has one of its own.
+//! Where there are two, one that is allowed is enough.
 
 use nodewarden_kube::review::Access;
 

@@ -26,7 +26,8 @@ impl<V: Clone> Cache<V> {
         self.entries.lock().get(key).filter(|(_, until)| now < *until).map(|(answer, _)| answer.clone())
     }
 
-    /// Keeps an answer for so long. If there are too many, the one goes that would be the first to be too old.
+    /// Keeps an answer for so long. If there are too many, the one goes that would be the first to be too
+    /// old.
     pub fn put(&self, key: Key, answer: V, keep: Duration, now: Instant) {
         let Some(until) = now.checked_add(keep) else { return };
         let mut entries = self.entries.lock();

@@ -1,9 +1,11 @@
-//! The configuration in effect as `/configz` shows it: a KubeletConfiguration below the key `kubeletconfig`. Pure.
+//! The configuration in effect as `/configz` shows it: a KubeletConfiguration below the key `kubeletconfig`.
+//! Pure.
 
 use nodewarden_config::Config;
 use serde_json::{Map, Value, json};
 
-/// Where a header of `staticPodURL` has its values, which may be secrets (as a kubelet logs its configuration).
+/// Where a header of `staticPodURL` has its values, which may be secrets (as a kubelet logs its
+/// configuration).
 const MASKED: &str = "<masked>";
 
 /// The answer. The agent's own settings are left out: they are no part of a KubeletConfiguration. Values of
@@ -35,7 +37,8 @@ mod tests {
         assert!(!answer.to_string().contains("secret"));
     }
 
-    /// The types of `KubeletConfiguration` (k8s.io/kubelet config/v1beta1/types.go): what decodes it must not fail.
+    /// The types of `KubeletConfiguration` (k8s.io/kubelet config/v1beta1/types.go): what decodes it must not
+    /// fail.
     #[test]
     fn every_field_has_the_type_that_a_kubelets_has() {
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\

@@ -15,7 +15,8 @@ use crate::identity;
 
 /// Maximum number of answers of each kind that are kept.
 const KEPT: usize = 1024;
-/// Maximum number of reviews of each kind at a time; others wait, and find the answer if it was the same question.
+/// Maximum number of reviews of each kind at a time; others wait, and find the answer if it was the same
+/// question.
 const REVIEWS: usize = 8;
 /// The longest bearer token that is reviewed, in bytes.
 const LONGEST_TOKEN: usize = 16 << 10;

@@ -1,14 +1,16 @@
-//! The answers of `/healthz` and its checks, in the words of Kubernetes' components (apiserver pkg/server/healthz). Pure.
+//! The answers of `/healthz` and its checks, in the words of Kubernetes' components (apiserver
+//! pkg/server/healthz). Pure.
 //!
-//! The kubelet's checks are `ping`, `log` and `syncloop`. Here the last stands for all parts of the agent that work without
-//! pause: it fails when one of them stands still.
+//! The kubelet's checks are `ping`, `log` and `syncloop`. Here the last stands for all parts of the agent
+//! that work without pause: it fails when one of them stands still.
 
 use axum::http::StatusCode;
 use nodewarden_tasks::parts::Health;
 
 const CHECKS: [&str; 3] = ["ping", "log", "syncloop"];
 
-/// Status and text of a check, all of them if it is empty. The parts are listed if one is unhealthy, or if `verbose`.
+/// Status and text of a check, all of them if it is empty. The parts are listed if one is unhealthy, or if
+/// `verbose`.
 pub fn answer(check: &str, parts: &[Health], verbose: bool) -> (StatusCode, String) {
     let still: Vec<String> =
         parts.iter().filter_map(|own| Some(format!("{}: {}", own.part, own.problem.as_ref()?))).collect();

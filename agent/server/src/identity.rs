@@ -13,8 +13,8 @@ pub fn anonymous() -> User {
     User { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()], ..User::default() }
 }
 
-/// The user that a certificate names; `None` if it is no certificate or has no common name. Whether the certificate is to be
-/// trusted is decided elsewhere.
+/// The user that a certificate names; `None` if it is no certificate or has no common name. Whether the
+/// certificate is to be trusted is decided elsewhere.
 pub fn of_certificate(certificate: &CertificateDer<'_>) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();

@@ -1,7 +1,7 @@
 //! Accepts connections of the node's server within bounds: TLS, and HTTP/1.1.
 //!
-//! A client has some seconds for the handshake and for the head of each request; one that takes nothing of an answer is
-//! cut, and so is the oldest of too many that are not authenticated ([`crate::unauthenticated`]).
+//! A client has some seconds for the handshake and for the head of each request; one that takes nothing of an
+//! answer is cut, and so is the oldest of too many that are not authenticated ([`crate::unauthenticated`]).
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -22,8 +22,8 @@ const WAITING: usize = 4;
 
 type Chunk = Result<Bytes, LogError>;
 
-/// Sends the log of a container. A log that is followed ends with its container, with the client, and when `stopping`
-/// becomes true.
+/// Sends the log of a container. A log that is followed ends with its container, with the client, and when
+/// `stopping` becomes true.
 pub async fn respond(
     state: Arc<dyn AgentState>,
     logs_dir: &Path,

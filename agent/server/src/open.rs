@@ -19,8 +19,8 @@ pub fn health_routes(parts: &Parts) -> Router {
     Router::new().route("/healthz", get(all)).route("/healthz/{check}", get(one)).with_state(parts.clone())
 }
 
-/// What a kubelet's read-only port offers: metrics, statistics, pods and health, as the agent's own HTTP has them (which
-/// leaves out the values of variables).
+/// What a kubelet's read-only port offers: metrics, statistics, pods and health, as the agent's own HTTP has
+/// them (which leaves out the values of variables).
 pub fn read_only_routes(shared: &Router, parts: &Parts) -> Router {
     SHARED.into_iter().fold(health_routes(parts), |routes, path| {
         let shared = shared.clone();

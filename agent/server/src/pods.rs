@@ -48,8 +48,8 @@ pub enum NotFound {
     Log(String),
 }
 
-/// The pod of a request. A pod of a manifest also has the name that its mirror has: with the node's behind it. A pod that
-/// is terminating yields to a newer one of its name.
+/// The pod of a request. A pod of a manifest also has the name that its mirror has: with the node's behind
+/// it. A pod that is terminating yields to a newer one of its name.
 pub fn find(pods: &[Arc<PodView>], target: &PodTarget, node: &str) -> Result<Arc<PodView>, NotFound> {
     let mirrored = target.name.strip_suffix(node).and_then(|name| name.strip_suffix('-'));
     let named = |name: &str| {

@@ -1,7 +1,7 @@
 //! Which handler a request is for. Pure.
 //!
-//! The paths are those of the kubelet's server (pkg/kubelet/server/server.go). They are compared after percent-decoding,
-//! as is what is authorized, so both see the same.
+//! The paths are those of the kubelet's server (pkg/kubelet/server/server.go). They are compared after
+//! percent-decoding, as is what is authorized, so both see the same.
 
 use percent_encoding::percent_decode_str;
 

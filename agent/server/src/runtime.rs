@@ -1,4 +1,5 @@
-//! What the server needs of the container runtime: the addresses of its streaming server, and commands without streams.
+//! What the server needs of the container runtime: the addresses of its streaming server, and commands
+//! without streams.
 
 use async_trait::async_trait;
 use nodewarden_cri::{Client, ExecOutput, RuntimeError};

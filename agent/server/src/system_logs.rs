@@ -1,8 +1,9 @@
 //! The files of `/var/log`, as at the kubelet's `/logs/`: nothing outside of it, whatever links are in it.
 //!
-//! Programs and pods that write there may put links, FIFOs and device files there. A path is resolved first and must then
-//! be inside; what is opened is opened by that path with openat2(2), which follows no link and does not leave the
-//! directory, so that no process can exchange a part of the path in between. Only regular files and directories are shown.
+//! Programs and pods that write there may put links, FIFOs and device files there. A path is resolved first
+//! and must then be inside; what is opened is opened by that path with openat2(2), which follows no link and
+//! does not leave the directory, so that no process can exchange a part of the path in between. Only regular
+//! files and directories are shown.
 
 use std::fmt::Write;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
 //! How many connections are open: of clients that are authenticated, and of those that are not yet.
 //!
 //! A connection is unauthenticated until one of its requests was authenticated, which takes an honest client
-//! milliseconds. When there are too many, the oldest of that client is cut instead of refusing the newest: a thousand
-//! silent connections keep no client out.
+//! milliseconds. When there are too many, the oldest of that client is cut instead of refusing the newest: a
+//! thousand silent connections keep no client out.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -70,7 +70,8 @@ impl Unauthenticated {
         Self(Arc::new(Inner { bounds, list: Mutex::default(), known }))
     }
 
-    /// A place for a new connection of `client`, what ends when the connection has to, and whether another was cut for it.
+    /// A place for a new connection of `client`, what ends when the connection has to, and whether another
+    /// was cut for it.
     pub fn enter(&self, client: IpAddr) -> (Place, oneshot::Receiver<()>, bool) {
         let Inner { bounds, list, .. } = &*self.0;
         let mut list = list.lock();
@@ -94,7 +95,8 @@ impl Unauthenticated {
 }
 
 impl Place {
-    /// Marks the client as known. `false` if there are too many connections of known clients, or if this one was cut.
+    /// Marks the client as known. `false` if there are too many connections of known clients, or if this one
+    /// was cut.
     pub fn know(&self) -> bool {
         let mut known = self.known.lock();
         if known.is_some() {

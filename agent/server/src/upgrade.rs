@@ -1,5 +1,5 @@
-//! Hands a client's upgraded connection to the runtime's streaming server, byte for byte, as the kubelet's upgrade-aware
-//! proxy: the protocol, SPDY/3.1 or WebSocket, is between those two.
+//! Hands a client's upgraded connection to the runtime's streaming server, byte for byte, as the kubelet's
+//! upgrade-aware proxy: the protocol, SPDY/3.1 or WebSocket, is between those two.
 
 mod pipe;
 
@@ -50,8 +50,9 @@ fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|own| own.trim().eq_ignore_ascii_case(word))
 }
 
-/// Sends the request to the streaming server at `url` and answers as that does. After an upgrade the two connections are
-/// joined until one ends, nothing passes for the time `idle`, or `stop` completes; `hold` is dropped then.
+/// Sends the request to the streaming server at `url` and answers as that does. After an upgrade the two
+/// connections are joined until one ends, nothing passes for the time `idle`, or `stop` completes; `hold` is
+/// dropped then.
 pub async fn proxy<B>(
     mut request: Request<B>,
     url: &str,

@@ -21,8 +21,8 @@ fn is_kubelet(given: &[OsString]) -> bool {
     given.first().is_some_and(|own| Path::new(own).file_name().is_some_and(|name| name == KUBELET))
 }
 
-/// The arguments with the subcommand `agent` where the program is called `kubelet` or its first argument is a flag of
-/// the agent, and with `-` for `_` in the names of the agent's flags.
+/// The arguments with the subcommand `agent` where the program is called `kubelet` or its first argument is a
+/// flag of the agent, and with `-` for `_` in the names of the agent's flags.
 pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = given.collect();
     let is_kubelet = is_kubelet(&arguments);

@@ -40,8 +40,8 @@ pub fn pressure(channel: Channel) -> PressureClient<Channel> {
     PressureClient::new(channel).max_decoding_message_size(LARGEST_ANSWER)
 }
 
-/// Turns the status of a failed call, or of a stream that ended early, into an error. It carries the agent's own
-/// message, if there is one.
+/// Turns the status of a failed call, or of a stream that ended early, into an error. It carries the agent's
+/// own message, if there is one.
 pub fn refused(socket: PathBuf) -> impl Fn(tonic::Status) -> CliError {
     move |status| {
         // The connection itself failed, so there is no message of the agent.
@@ -52,7 +52,8 @@ pub fn refused(socket: PathBuf) -> impl Fn(tonic::Status) -> CliError {
     }
 }
 
-/// Connects to the socket; the error says why that is impossible. The connection is renewed when the agent restarts.
+/// Connects to the socket; the error says why that is impossible. The connection is renewed when the agent
+/// restarts.
 pub async fn channel(socket: &Path) -> Result<Channel, CliError> {
     // Tried separately first, because the transport hides the I/O error behind its own.
     UnixStream::connect(socket).await.map_err(|e| CliError::connecting(socket, e))?;

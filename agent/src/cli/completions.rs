@@ -1,5 +1,5 @@
-//! `nodewarden completions`: the script by which a shell completes this command line, and `nodewarden manual`, which writes
-//! the manual pages; packages ship both.
+//! `nodewarden completions`: the script by which a shell completes this command line, and `nodewarden
+//! manual`, which writes the manual pages; packages ship both.
 
 use std::io::Write;
 use std::path::PathBuf;

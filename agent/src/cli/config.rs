@@ -1,4 +1,5 @@
-//! `nodewarden config`: checks a configuration file, prints the settings that the agent would run with, and the schema.
+//! `nodewarden config`: checks a configuration file, prints the settings that the agent would run with, and
+//! the schema.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -22,8 +23,8 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Report all problems of a file at once, which fails if there is one; else list the keys that have an effect, and those
-    /// that have none, with the reason
+    /// Report all problems of a file at once, which fails if there is one; else list the keys that have an
+    /// effect, and those that have none, with the reason
     Check {
         /// KubeletConfiguration file with a `nodewarden:` section
         file: PathBuf,
@@ -73,7 +74,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What the keys of a valid file do here: those that have another name now, those with an effect, those without.
+/// What the keys of a valid file do here: those that have another name now, those with an effect, those
+/// without.
 fn write_keys(out: &mut impl Write, checked: &Checked) -> io::Result<()> {
     for renamed in &checked.config.renamed {
         writeln!(out, "{renamed}")?;

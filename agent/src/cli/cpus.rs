@@ -1,4 +1,5 @@
-//! `nodewarden cpus`: the machine's CPUs and NUMA nodes, which container has what of them, and who else ran there.
+//! `nodewarden cpus`: the machine's CPUs and NUMA nodes, which container has what of them, and who else ran
+//! there.
 
 use std::collections::BTreeMap;
 

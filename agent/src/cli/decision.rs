@@ -143,8 +143,8 @@ fn step(own: &DecisionStep) -> Vec<String> {
     vec![printable(&own.what), micros(own.after_us), micros(own.took_us), printable(&own.result)]
 }
 
-/// The signal that the candidates' figures belong to: one whose grace period is over, hard before soft, memory
-/// before others.
+/// The signal that the candidates' figures belong to: one whose grace period is over, hard before soft,
+/// memory before others.
 fn acted_on(own: &Decision) -> Option<&SignalSeen> {
     let due = |signal: &SignalSeen| signal.hard || signal.passed_for_ms >= signal.grace_ms;
     let passed = own.signals.iter().filter(|signal| signal.passed);

@@ -70,7 +70,8 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// The error for a failed connection to the socket: no agent, a dead agent, no permission, or another I/O error.
+    /// The error for a failed connection to the socket: no agent, a dead agent, no permission, or another I/O
+    /// error.
     pub fn connecting(socket: &Path, source: io::Error) -> Self {
         let socket = socket.to_owned();
         match source.kind() {

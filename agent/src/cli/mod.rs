@@ -1,5 +1,5 @@
-//! The command line: one module per subcommand. Pure functions build the texts; the calls to the agent and the
-//! printing are separate.
+//! The command line: one module per subcommand. Pure functions build the texts; the calls to the agent and
+//! the printing are separate.
 
 mod agent;
 mod arguments;

@@ -67,7 +67,8 @@ fn text(decision: &Decision, all: bool) -> String {
     decision::text(decision, Detail { all, pod: None }, Timestamp::now())
 }
 
-/// Parses `memory.available=80Mi`, or the kubelet's `memory.available<80Mi`. The agent validates the threshold.
+/// Parses `memory.available=80Mi`, or the kubelet's `memory.available<80Mi`. The agent validates the
+/// threshold.
 fn parse(text: &str) -> Result<(Signal, String), String> {
     let (name, threshold) = text
         .split_once(['=', '<'])

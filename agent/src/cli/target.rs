@@ -20,8 +20,8 @@ pub struct TargetArgs {
     /// The pod's namespace, if several pods have the name POD
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// The container [default: the one named by the pod's annotation kubectl.kubernetes.io/default-container, else the
-    /// first]
+    /// The container [default: the one named by the pod's annotation kubectl.kubernetes.io/default-container,
+    /// else the first]
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
 }

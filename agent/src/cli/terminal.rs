@@ -36,8 +36,8 @@ pub fn size() -> Option<TerminalSize> {
     Some(TerminalSize { columns: columns.into(), rows: rows.into() })
 }
 
-/// Standard input until its end, read on a thread that lives until the program ends, because a blocked read cannot
-/// be cancelled.
+/// Standard input until its end, read on a thread that lives until the program ends, because a blocked read
+/// cannot be cancelled.
 pub fn input() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(4);
     std::thread::spawn(move || {

@@ -43,8 +43,8 @@ pub struct UndoArgs {
     /// Then wait for SIGTERM or SIGINT, as the only process of a pod that others wait for
     #[arg(long, conflicts_with = "dry_run")]
     stay: bool,
-    /// On every node of this DaemonSet, whose pods are replaced by ones that do it and wait: before it is removed. With the
-    /// credentials of $KUBECONFIG or ~/.kube/config, else of the pod in which this runs
+    /// On every node of this DaemonSet, whose pods are replaced by ones that do it and wait: before it is
+    /// removed. With the credentials of $KUBECONFIG or ~/.kube/config, else of the pod in which this runs
     #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with_all = ["config", "state_dir", "dry_run", "stay"])]
     daemonset: Option<String>,
     /// With --daemonset: how long all nodes may take, in seconds

@@ -1,5 +1,5 @@
-//! Mode augment: beside a kubelet, which keeps the pods. What is observed is reported to the API server, and what neither
-//! kubelet nor runtime writes is set.
+//! Mode augment: beside a kubelet, which keeps the pods. What is observed is reported to the API server, and
+//! what neither kubelet nor runtime writes is set.
 
 mod devices;
 mod events;
@@ -38,8 +38,8 @@ pub struct AugmentParts {
     pods: Option<SourceGuard>,
 }
 
-/// Starts what mode observe has, and what acts beside the kubelet. The ledger is empty. Must be called inside a tokio
-/// runtime.
+/// Starts what mode observe has, and what acts beside the kubelet. The ledger is empty. Must be called inside
+/// a tokio runtime.
 ///
 /// # Errors
 /// A thread cannot be started.
@@ -75,8 +75,8 @@ pub fn start(
     })
 }
 
-/// Puts back what an earlier agent in mode augment has left, in whatever mode this one runs. Returns the ledger, empty, in
-/// mode augment.
+/// Puts back what an earlier agent in mode augment has left, in whatever mode this one runs. Returns the
+/// ledger, empty, in mode augment.
 ///
 /// # Errors
 /// Another process uses the ledger, or it cannot be used.

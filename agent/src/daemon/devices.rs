@@ -36,8 +36,8 @@ pub struct Started {
     pub health: mpsc::UnboundedReceiver<String>,
 }
 
-/// Starts the device manager, and the enforcement for pods below the cgroup `kubepods`. What cannot be started is
-/// reported in the log.
+/// Starts the device manager, and the enforcement for pods below the cgroup `kubepods`. What cannot be
+/// started is reported in the log.
 pub fn start(context: Context<'_>, kubepods: &str) -> Started {
     let Context { config, runtime, journal, pods, .. } = context;
     let (changed, health) = mpsc::unbounded_channel();
@@ -99,7 +99,8 @@ fn start_enforcer(context: Context<'_>, kubepods: &str) -> Option<Enforcer> {
     Some(enforcer)
 }
 
-/// Writes the device manager's events into the journal. The uid of a pod that an event is about is sent to `changed`.
+/// Writes the device manager's events into the journal. The uid of a pod that an event is about is sent to
+/// `changed`.
 fn record_events(
     journal: Journal,
     pods: PodStatusCache,

@@ -1,5 +1,5 @@
-//! Exclusive CPUs: follows which container has which, reads each second who else ran on them, and reports it for the
-//! pod beyond a bound. While no CPU is exclusive it only waits.
+//! Exclusive CPUs: follows which container has which, reads each second who else ran on them, and reports it
+//! for the pod beyond a bound. While no CPU is exclusive it only waits.
 
 mod recent;
 mod report;
@@ -34,8 +34,8 @@ use report::{Disturbed, Interval};
 /// How often the counters are read.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a tick may take: in the first one the kernel's types are read and the programs verified, which takes
-/// seconds on an emulated machine.
+/// How long a tick may take: in the first one the kernel's types are read and the programs verified, which
+/// takes seconds on an emulated machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The thread that does it; ended when this is dropped. Then no CPU counts as exclusive any more.
@@ -56,7 +56,8 @@ impl ExclusiveCpuWatch {
     /// Starts to follow `owners`.
     ///
     /// # Errors
-    /// The thread cannot be started. Where the kernel programs do not work, the view and the topic's state say so.
+    /// The thread cannot be started. Where the kernel programs do not work, the view and the topic's state
+    /// say so.
     pub fn start(context: Context<'_>, owners: watch::Receiver<CpuOwners>) -> Result<Self, DaemonError> {
         let shown = ShownExclusiveCpus { view: Arc::default(), observer: context.observer.clone() };
         let mut watcher = Watcher {
@@ -106,7 +107,8 @@ impl ShownExclusiveCpus {
         self.view.lock().clone()
     }
 
-    /// Whether the kernel programs work, as far as that is known: they are loaded with the first exclusive CPU.
+    /// Whether the kernel programs work, as far as that is known: they are loaded with the first exclusive
+    /// CPU.
     pub fn topic(&self) -> TopicStatus {
         match &*self.observer.kernel.lock() {
             Some(kernel) => kernel.exclusive_cpus_status(),
@@ -187,8 +189,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Has the kernel programs count on these CPUs: on those whose owner's cgroup exists. Looks for the cgroups again
-    /// at each call, since a container's comes after its CPUs.
+    /// Has the kernel programs count on these CPUs: on those whose owner's cgroup exists. Looks for the
+    /// cgroups again at each call, since a container's comes after its CPUs.
     fn follow(&mut self, wanted: CpuOwners) {
         self.before.retain(|cpu, (owner, _)| wanted.get(cpu) == Some(owner));
         self.recent.retain(|cpu, _| wanted.contains_key(cpu));
@@ -295,8 +297,8 @@ fn found(observer: &Observer, wanted: &CpuOwners) -> BTreeMap<u32, OwnerCgroup> 
     wanted.iter().filter_map(found).collect()
 }
 
-/// Makes exactly these CPUs exclusive. One that the machine does not have is left out: its owner was meant for another
-/// machine.
+/// Makes exactly these CPUs exclusive. One that the machine does not have is left out: its owner was meant
+/// for another machine.
 ///
 /// # Errors
 /// What the kernel lacks or refuses.

@@ -1,4 +1,5 @@
-//! The node in a cluster: the connection to the API server, the node object with its lease, and the certificates.
+//! The node in a cluster: the connection to the API server, the node object with its lease, and the
+//! certificates.
 
 mod identity;
 mod readings;
@@ -51,8 +52,8 @@ impl Drop for NodeKeeper {
     }
 }
 
-/// The connection to the API server and what renews its credentials; `None` in mode observe and without credentials. The
-/// server need not be reachable.
+/// The connection to the API server and what renews its credentials; `None` in mode observe and without
+/// credentials. The server need not be reachable.
 ///
 /// # Errors
 /// The credentials cannot be read.
@@ -61,7 +62,8 @@ pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, 
         return Ok(None);
     }
     let node = node_name(config);
-    // A refused eviction (429) is an answer, which is not to be asked for fifteen times; only mode augment asks for evictions.
+    // A refused eviction (429) is an answer, which is not to be asked for fifteen times; only mode augment
+    // asks for evictions.
     let is_beside = config.mode == Mode::Augment;
     let connecting = credentials::connect(&config.kubernetes, &node, !is_beside);
     let (connection, credentials) = runtime.block_on(connecting)?;
@@ -74,8 +76,8 @@ pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, 
     Ok(Some((connection, credentials.start())))
 }
 
-/// Starts to keep the node object; `None` without a cluster. `admission` gets the node's labels and taints as the API server has them.
-/// Must be called inside a tokio runtime.
+/// Starts to keep the node object; `None` without a cluster. `admission` gets the node's labels and taints as
+/// the API server has them. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// This agent's identity cannot be kept.

@@ -146,14 +146,15 @@ impl Rotator {
 enum Moved {
     /// It is smaller than its greatest size.
     NotDue,
-    /// There is no file: an agent that ended in the middle of a rotation has moved it away without having the runtime
-    /// reopen it.
+    /// There is no file: an agent that ended in the middle of a rotation has moved it away without having the
+    /// runtime reopen it.
     Missing,
     /// Moved away to this place; with the error of removing or compressing older ones.
     Away(LogPath, Result<(), LogError>),
 }
 
-/// If the log has reached `max_size`, moves it away and has the runtime reopen it; moves it back if the runtime refuses.
+/// If the log has reached `max_size`, moves it away and has the runtime reopen it; moves it back if the
+/// runtime refuses.
 async fn rotate(
     client: &Client,
     id: &str,
@@ -220,7 +221,8 @@ mod tests {
         }
     }
 
-    /// The test has one thread for everything asynchronous: it would never end if that thread looked at the log.
+    /// The test has one thread for everything asynchronous: it would never end if that thread looked at the
+    /// log.
     #[tokio::test]
     async fn a_log_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
         let dir = tempfile::tempdir().unwrap();

@@ -171,8 +171,8 @@ fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, Hi
     hierarchy::prepare(config, &observer.facts.layout, journal, runtime, namer, has_volumes)
 }
 
-/// The pods that an earlier agent left and those that the sources want, and the sources. Records that are damaged are
-/// reported in the log and in the journal.
+/// The pods that an earlier agent left and those that the sources want, and the sources. Records that are
+/// damaged are reported in the log and in the journal.
 fn find_pods(context: Context<'_>) -> Result<(Recovered, PodSources), DaemonError> {
     let (found, problems) = lifecycle::find(context.config).map_err(DaemonError::Records)?;
     let mut sources = PodSources::new(sources(context));

@@ -2,9 +2,9 @@
 //! them so that the machine is left clean.
 //!
 //! [`app`] reads from top to bottom: what runs, in which order it is started, and in which order it is ended.
-//! In mode observe ([`observe`]) pods are only watched, in mode augment ([`augment`]) something is done for them beside the
-//! kubelet that runs them, in mode manage ([`manage`]) they are also run. What
-//! the API reads is one value, [`state::State`], built after the parts that it reads from.
+//! In mode observe ([`observe`]) pods are only watched, in mode augment ([`augment`]) something is done for
+//! them beside the kubelet that runs them, in mode manage ([`manage`]) they are also run. What the API reads
+//! is one value, [`state::State`], built after the parts that it reads from.
 
 mod app;
 mod augment;

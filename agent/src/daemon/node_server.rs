@@ -1,5 +1,5 @@
-//! The node's server on port 10250, with the read-only port and the health port, and the agent's own HTTP where other
-//! machines reach it.
+//! The node's server on port 10250, with the read-only port and the health port, and the agent's own HTTP
+//! where other machines reach it.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -103,7 +103,8 @@ pub struct OwnHttp {
 }
 
 impl OwnHttp {
-    /// Whether its clients are authenticated: those of other machines, unless the configuration says otherwise.
+    /// Whether its clients are authenticated: those of other machines, unless the configuration says
+    /// otherwise.
     fn is_closed(config: &Config) -> bool {
         !config.http_address.ip().to_canonical().is_loopback() && !config.http_allow_anonymous
     }
@@ -112,8 +113,8 @@ impl OwnHttp {
 /// Serves the agent's own HTTP.
 pub type Serves = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Starts what listens at `ports`; the result serves the agent's own HTTP, with TLS and authentication where other
-/// machines reach it. Must be called inside a tokio runtime.
+/// Starts what listens at `ports`; the result serves the agent's own HTTP, with TLS and authentication where
+/// other machines reach it. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// TLS cannot be spoken with these settings.

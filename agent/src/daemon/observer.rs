@@ -148,7 +148,8 @@ impl Observer {
         }
     }
 
-    /// Keeps a write to a limit, with the path and the pod of the writer's cgroup: both may be gone when it is asked for.
+    /// Keeps a write to a limit, with the path and the pod of the writer's cgroup: both may be gone when it
+    /// is asked for.
     fn keep(&self, record: &LimitWriteRecord) {
         let of_memory = self.facts.spaces.memory;
         let path =

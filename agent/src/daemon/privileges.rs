@@ -29,8 +29,9 @@ pub struct Privileges {
 }
 
 impl Privileges {
-    /// Gives up, in every thread, the capabilities that the configuration does not need, and has dangerous system calls
-    /// refused. What fails is in the log and in the status: the agent works with more privileges too.
+    /// Gives up, in every thread, the capabilities that the configuration does not need, and has dangerous
+    /// system calls refused. What fails is in the log and in the status: the agent works with more privileges
+    /// too.
     pub fn settle(config: &Config, observer: &Observer) -> Self {
         let programs = observer.kernel.lock().is_some();
         let uses = uses(config, programs, &observer.facts.kernel_version);

@@ -29,8 +29,9 @@ pub fn require_root() -> Result<(), DaemonError> {
     if uid.is_root() { Ok(()) } else { Err(DaemonError::NotRoot { uid: uid.as_raw() }) }
 }
 
-/// Sets the limit of open files of this process (`maxOpenFiles`; kubelet: `rlimit.SetNumFiles`), or as near to it as the
-/// system allows: above the hard limit without CAP_SYS_RESOURCE, or above fs.nr_open, the hard limit stays.
+/// Sets the limit of open files of this process (`maxOpenFiles`; kubelet: `rlimit.SetNumFiles`), or as near
+/// to it as the system allows: above the hard limit without CAP_SYS_RESOURCE, or above fs.nr_open, the hard
+/// limit stays.
 pub fn limit_open_files(most: u64) {
     let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, most, most) else { return };
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };

@@ -31,8 +31,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Where the kernel shows CPUs and NUMA nodes.
 const SYSTEM: &str = "/sys/devices/system";
 
-/// Starts the managers with what an earlier agent or a kubelet has saved. `pods`: uids of the pods that an earlier
-/// agent ran.
+/// Starts the managers with what an earlier agent or a kubelet has saved. `pods`: uids of the pods that an
+/// earlier agent ran.
 ///
 /// # Errors
 /// A setting cannot be held on this machine.
@@ -54,8 +54,8 @@ pub fn start(
     ResourceManagers::start(keys, reserved, machine(keys)?, &config.devices.kubelet_dir, pods, events)
 }
 
-/// Follows which CPUs containers have for themselves. The owner of a CPU is the container's pod: containers of one pod
-/// may have the same CPU, one after the other.
+/// Follows which CPUs containers have for themselves. The owner of a CPU is the container's pod: containers
+/// of one pod may have the same CPU, one after the other.
 pub fn follow_owners(
     context: Context<'_>,
     managers: &ResourceManagers,
@@ -154,7 +154,8 @@ pub fn view(managers: &ResourceManagers, pods: &[Arc<PodView>]) -> CpuMapView {
     }
 }
 
-/// Checks the settings for this machine, as [`start`] does. What of the machine cannot be read is not checked.
+/// Checks the settings for this machine, as [`start`] does. What of the machine cannot be read is not
+/// checked.
 ///
 /// # Errors
 /// A setting cannot be held on this machine.

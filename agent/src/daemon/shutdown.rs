@@ -1,7 +1,9 @@
-//! Graceful node shutdown: pods end in the order of their priority before the machine does (pkg/kubelet/nodeshutdown).
+//! Graceful node shutdown: pods end in the order of their priority before the machine does
+//! (pkg/kubelet/nodeshutdown).
 //!
-//! logind announces a shutdown and waits for everyone who holds an inhibitor, for `InhibitDelayMaxSec` at most, which is
-//! raised where it is too short. Meanwhile the node is NotReady, and each group of pods ends with its time.
+//! logind announces a shutdown and waits for everyone who holds an inhibitor, for `InhibitDelayMaxSec` at
+//! most, which is raised where it is too short. Meanwhile the node is NotReady, and each group of pods ends
+//! with its time.
 
 mod plan;
 
@@ -46,8 +48,9 @@ impl Drop for Shutdown {
 }
 
 impl Shutdown {
-    /// Starts to delay shutdowns; `None` if the configuration does not ask for it. `written`: with a cluster, to wait for the
-    /// statuses of pods that have ended. `to` is true while a shutdown is under way. Must be called inside a tokio runtime.
+    /// Starts to delay shutdowns; `None` if the configuration does not ask for it. `written`: with a cluster,
+    /// to wait for the statuses of pods that have ended. `to` is true while a shutdown is under way. Must be
+    /// called inside a tokio runtime.
     pub fn start(
         context: Context<'_>,
         lifecycle: Lifecycle,

@@ -1,5 +1,6 @@
-//! Where the kubelet, the container runtime and other processes of the machine are, for `/stats/summary`: looked up in a
-//! thread of its own, because the runtime's socket may not answer, at most once a minute, and only if asked for.
+//! Where the kubelet, the container runtime and other processes of the machine are, for `/stats/summary`:
+//! looked up in a thread of its own, because the runtime's socket may not answer, at most once a minute, and
+//! only if asked for.
 
 use std::sync::{Arc, mpsc};
 use std::thread;

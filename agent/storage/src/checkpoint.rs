@@ -1,5 +1,5 @@
-//! A checkpoint that another program reads and writes too, like the kubelet's: the format is the caller's. The
-//! file is replaced as a whole by a rename, and a damaged one is kept under another name.
+//! A checkpoint that another program reads and writes too, like the kubelet's: the format is the caller's.
+//! The file is replaced as a whole by a rename, and a damaged one is kept under another name.
 //!
 //! It is not synced to disk, because it has to survive a restart of the agent, not of the machine. After a
 //! restart of the machine no container runs, and an older or truncated file is what a kubelet would find too.
@@ -54,8 +54,8 @@ impl CheckpointPath {
         }
     }
 
-    /// Writes the file, with mode 0600, before it returns; if the agent is killed meanwhile, the previous file
-    /// stays. Not to be called twice at a time.
+    /// Writes the file, with mode 0600, before it returns; if the agent is killed meanwhile, the previous
+    /// file stays. Not to be called twice at a time.
     ///
     /// # Errors
     /// The file cannot be written or replaced; the previous one stays.
@@ -72,8 +72,8 @@ impl CheckpointPath {
         fs::rename(new, &self.path).map_err(fail("rename", new))
     }
 
-    /// Renames a damaged file, never over an earlier one: `.damaged`, then `.damaged.2`, and so on. Returns the
-    /// new path.
+    /// Renames a damaged file, never over an earlier one: `.damaged`, then `.damaged.2`, and so on. Returns
+    /// the new path.
     ///
     /// # Errors
     /// The file cannot be renamed.

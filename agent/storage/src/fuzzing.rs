@@ -1,4 +1,5 @@
-//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the feature `fuzzing`.
+//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the
+//! feature `fuzzing`.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,5 @@
-//! The documents of the repository (README.md, docs and their like) as text whose commands and links tests check.
+//! The documents of the repository (README.md, docs and their like) as text whose commands and links tests
+//! check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,8 @@ impl Document {
         anchors
     }
 
-    /// Prose with each paragraph, row of a table and item of a list as one text, with the number of its first line.
+    /// Prose with each paragraph, row of a table and item of a list as one text, with the number of its first
+    /// line.
     fn paragraphs(&self) -> Vec<(usize, String)> {
         let mut all: Vec<(usize, String)> = Vec::new();
         let mut next = 0;
@@ -179,8 +181,8 @@ fn anchor(title: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The words of the first command of a line as a shell would pass them: without quotes, without a comment, up to `|`, `;`,
-/// `&`, `<` or `>`.
+/// The words of the first command of a line as a shell would pass them: without quotes, without a comment, up
+/// to `|`, `;`, `&`, `<` or `>`.
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -202,8 +204,8 @@ pub fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The words of a command in prose, where `[A]` may be left out, `A|B` is one of the two and `…` means more of it: with
-/// everything that may be left out, and the first of each choice.
+/// The words of a command in prose, where `[A]` may be left out, `A|B` is one of the two and `…` means more
+/// of it: with everything that may be left out, and the first of each choice.
 pub fn usage_words(code: &str) -> Vec<String> {
     let mut plain = code.replace(['[', ']'], "").replace('…', "");
     while let Some(bar) = plain.find('|').filter(|bar| !plain[..*bar].ends_with(' ')) {

@@ -1,6 +1,6 @@
 //! What unit tests of every crate need: the recordings of a real kubelet ([`golden`]), how a test that cannot
-//! run here reports that ([`mod@skip`]), a file system that never answers ([`HungFuse`]), and the commands and links of the
-//! documents ([`documents`]).
+//! run here reports that ([`mod@skip`]), a file system that never answers ([`HungFuse`]), and the commands
+//! and links of the documents ([`documents`]).
 
 #![deny(missing_docs)]
 

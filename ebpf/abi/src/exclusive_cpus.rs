@@ -1,4 +1,5 @@
-//! CPUs that one container has for itself: what the agent writes for the kernel programs, and what these count.
+//! CPUs that one container has for itself: what the agent writes for the kernel programs, and what these
+//! count.
 
 use crate::COMMAND_LEN;
 
@@ -24,16 +25,16 @@ pub const LONGEST_SOFTIRQ: usize = 3;
 /// Number of those.
 pub const LONGEST_KINDS: usize = 4;
 
-/// In `LongestTurn::number` of an interrupt: one of the vectors that are not in /proc/interrupts by number (x86),
-/// which is the rest of the number.
+/// In `LongestTurn::number` of an interrupt: one of the vectors that are not in /proc/interrupts by number
+/// (x86), which is the rest of the number.
 pub const VECTOR: u32 = 1 << 31;
 
 /// Bits of a cgroup's kernel id in the word of a CPU's owner.
 const ID_BITS: u32 = 48;
 
-/// The word that says whose a CPU is: the owner's cgroup in the cpu controller's hierarchy by its kernel id and
-/// its level (the root has 0), and how often the CPU became exclusive. Never 0, which is for a CPU that is not
-/// exclusive. It is one word, so that a program never reads half of a change.
+/// The word that says whose a CPU is: the owner's cgroup in the cpu controller's hierarchy by its kernel id
+/// and its level (the root has 0), and how often the CPU became exclusive. Never 0, which is for a CPU that
+/// is not exclusive. It is one word, so that a program never reads half of a change.
 pub const fn owner_word(id: u64, level: u8, generation: u8) -> u64 {
     (id & ((1 << ID_BITS) - 1)) | (level as u64) << ID_BITS | (generation as u64) << (ID_BITS + 8)
 }
@@ -64,14 +65,14 @@ pub struct LongestTurn {
     pub command: [u8; COMMAND_LEN],
 }
 
-/// What is counted on one CPU, and what runs there now. Only that CPU writes it: the program at `sched_switch` and
-/// those of interrupts with interrupts disabled, those of softirqs their own words, so that none interrupts another
-/// that writes the same word. Times are in ns, moments CLOCK_MONOTONIC.
+/// What is counted on one CPU, and what runs there now. Only that CPU writes it: the program at
+/// `sched_switch` and those of interrupts with interrupts disabled, those of softirqs their own words, so
+/// that none interrupts another that writes the same word. Times are in ns, moments CLOCK_MONOTONIC.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct ExclusiveCpu {
-    /// Time of each kind of task (`BY_OWNER` …), without interrupts and softirqs, and without the turn that is
-    /// still running.
+    /// Time of each kind of task (`BY_OWNER` …), without interrupts and softirqs, and without the turn that
+    /// is still running.
     pub task_ns: [u64; TASK_KINDS],
     /// Switches to each kind of task.
     pub switches: [u64; TASK_KINDS],
@@ -112,8 +113,8 @@ pub struct ExclusiveCpu {
     /// `interrupt_ns` at that moment.
     pub softirq_interrupt_ns_before: u64,
 
-    /// The longest turns (`LONGEST_KERNEL_THREAD` …) of the running period and of the one before: of period `p` at
-    /// index `p & 1`. The agent begins a period before it reads those of the one before.
+    /// The longest turns (`LONGEST_KERNEL_THREAD` …) of the running period and of the one before: of period
+    /// `p` at index `p & 1`. The agent begins a period before it reads those of the one before.
     pub longest: [[LongestTurn; LONGEST_KINDS]; 2],
 }
 

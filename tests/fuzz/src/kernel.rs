@@ -1,4 +1,5 @@
-//! What the kernel writes, with names that pods choose: mounts, cgroup files, other files of /proc, BTF, records.
+//! What the kernel writes, with names that pods choose: mounts, cgroup files, other files of /proc, BTF,
+//! records.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -97,8 +98,8 @@ pub fn btf(input: &[u8]) {
     let _ = fuzzing::btf(input);
 }
 
-/// Records of the kernel programs, one after another: two bytes with the length, then the record. The events made of them
-/// are read back from the journal's form and from gRPC's.
+/// Records of the kernel programs, one after another: two bytes with the length, then the record. The events
+/// made of them are read back from the journal's form and from gRPC's.
 pub fn kernel_record(input: &[u8]) {
     let mut registry = nodewarden_observer::fuzzing::registry();
     let mut rest = input;

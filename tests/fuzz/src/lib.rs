@@ -1,7 +1,8 @@
-//! What each fuzz target does with an input: it reads it as the agent does, and checks what holds for every input.
+//! What each fuzz target does with an input: it reads it as the agent does, and checks what holds for every
+//! input.
 //!
-//! `cargo xtask fuzz` runs them with inputs of libFuzzer's making (the programs are in `targets`); the unit tests here run
-//! them with every file in `corpus`, and with variants of it.
+//! `cargo xtask fuzz` runs them with inputs of libFuzzer's making (the programs are in `targets`); the unit
+//! tests here run them with every file in `corpus`, and with variants of it.
 
 #![deny(missing_docs)]
 

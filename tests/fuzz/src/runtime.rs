@@ -1,4 +1,5 @@
-//! What the container runtime and containers write: logs, streamed output, answers over CRI, redirects of probed servers.
+//! What the container runtime and containers write: logs, streamed output, answers over CRI, redirects of
+//! probed servers.
 
 use std::time::Instant;
 
@@ -10,7 +11,8 @@ use prost::Message;
 
 use crate::text;
 
-/// A container's log: the limit of bytes holds, and the last lines begin at the same place from both ends of the file.
+/// A container's log: the limit of bytes holds, and the last lines begin at the same place from both ends of
+/// the file.
 pub fn log(input: &[u8]) {
     const LIMIT: u64 = 100;
     let mut limited = Selection::new(None, true, Some(LIMIT));

@@ -6,8 +6,8 @@ use nodewarden_server::{attributes, guard, identity};
 
 use crate::text;
 
-/// A request: its method, path, query and `Authorization` header, a line each. What reaches a handler was authorized as
-/// what the handler is.
+/// A request: its method, path, query and `Authorization` header, a line each. What reaches a handler was
+/// authorized as what the handler is.
 pub fn node_request(input: &[u8]) {
     let Some(text) = text(input) else { return };
     let mut lines = text.split('\n');

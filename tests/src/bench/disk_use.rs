@@ -1,5 +1,5 @@
-//! Measures how long counting a pod's files takes, and how much memory: many small files in many directories, and
-//! as many names in one.
+//! Measures how long counting a pod's files takes, and how much memory: many small files in many directories,
+//! and as many names in one.
 
 use std::fs::{self, File};
 use std::path::Path;

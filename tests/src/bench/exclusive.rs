@@ -1,6 +1,6 @@
-//! What a CPU of its own is worth: a loop that always wants to run, in a Guaranteed pod that asks for one CPU, beside
-//! BestEffort pods that use every CPU they get; with the CPU manager's policies none and static in turn, and without
-//! these neighbours, which shows what the machine itself takes.
+//! What a CPU of its own is worth: a loop that always wants to run, in a Guaranteed pod that asks for one
+//! CPU, beside BestEffort pods that use every CPU they get; with the CPU manager's policies none and static
+//! in turn, and without these neighbours, which shows what the machine itself takes.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Measures what the programs for exclusive CPUs cost a switch and an interrupt, under a storm of switches on one CPU:
-//! while that CPU is exclusive for the storm's cgroup, for one above it, for another one, and while it is not exclusive
-//! but another CPU is.
+//! Measures what the programs for exclusive CPUs cost a switch and an interrupt, under a storm of switches on
+//! one CPU: while that CPU is exclusive for the storm's cgroup, for one above it, for another one, and while
+//! it is not exclusive but another CPU is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

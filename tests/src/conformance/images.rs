@@ -1,4 +1,5 @@
-//! The images of the suite, made from programs of this machine and of the suite's own sources: no registry is asked.
+//! The images of the suite, made from programs of this machine and of the suite's own sources: no registry is
+//! asked.
 
 use std::fs;
 use std::io;
@@ -24,8 +25,8 @@ const NON_ROOT_USER: &str = "1234";
 /// Serves on port 80, and ends when it is asked to.
 const SERVE: &str = "trap 'exit 0' TERM QUIT; busybox httpd -f -p 80 -h /etc & wait $!";
 
-/// What tests use of curl: a plain address among flags, some of which have a value. By netcat, since busybox's wget crashes
-/// where its C library finds no plug-ins for names.
+/// What tests use of curl: a plain address among flags, some of which have a value. By netcat, since
+/// busybox's wget crashes where its C library finds no plug-ins for names.
 const CURL: &[u8] = br#"#!/bin/sh
 seconds=15
 while [ $# -gt 0 ]; do

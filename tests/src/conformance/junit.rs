@@ -18,7 +18,8 @@ pub enum Outcome {
     Skipped,
 }
 
-/// The tests that were run. Those that the focus leaves out are in the report too, as skipped after no time at all.
+/// The tests that were run. Those that the focus leaves out are in the report too, as skipped after no time
+/// at all.
 pub fn ran(report: &str) -> Vec<Case> {
     let cases = report.split("<testcase ").skip(1).filter_map(case);
     cases.filter(|case| case.outcome != Outcome::Skipped || case.seconds > 0.0).collect()
@@ -38,7 +39,8 @@ fn case(text: &str) -> Option<Case> {
     Some(Case { name: attribute(head, "name")?, seconds: attribute(head, "time")?.parse().ok()?, outcome })
 }
 
-/// The value of an attribute. `name` is not also the end of another one's name: a space is before it, or nothing.
+/// The value of an attribute. `name` is not also the end of another one's name: a space is before it, or
+/// nothing.
 fn attribute(head: &str, name: &str) -> Option<String> {
     let head = format!(" {head}");
     let (_, rest) = head.split_once(&format!(" {name}=\""))?;

@@ -1,5 +1,5 @@
-//! Kubernetes' own tests of a node (`test/e2e_node` of 1.20.2) against nodewarden or the real kubelet: a control plane, a
-//! container runtime with the suite's images made on the spot, one node, and the suite.
+//! Kubernetes' own tests of a node (`test/e2e_node` of 1.20.2) against nodewarden or the real kubelet: a
+//! control plane, a container runtime with the suite's images made on the spot, one node, and the suite.
 
 mod images;
 mod junit;

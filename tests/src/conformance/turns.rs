@@ -1,5 +1,5 @@
-//! What Ginkgo 1's own command line is for processes that share a suite: a server that gives each process its next test,
-//! and passes on what the first one prepared (`ginkgo/internal/remote/server.go`).
+//! What Ginkgo 1's own command line is for processes that share a suite: a server that gives each process its
+//! next test, and passes on what the first one prepared (`ginkgo/internal/remote/server.go`).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! The commands of the documents that only read, run against an agent in mode observe. That all others are understood is a
-//! unit test of the agent (`agent/src/cli/documents.rs`).
+//! The commands of the documents that only read, run against an agent in mode observe. That all others are
+//! understood is a unit test of the agent (`agent/src/cli/documents.rs`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -59,8 +59,8 @@ fn answer_in_their_format(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// On a kernel with BTF every topic is on; only the network topic may be off, without cgroup v2, and the topic oom,
-/// where the kernel does not say which process is killed. Then they have a reason.
+/// On a kernel with BTF every topic is on; only the network topic may be off, without cgroup v2, and the
+/// topic oom, where the kernel does not say which process is killed. Then they have a reason.
 fn topics(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let status = agent.client()?.status()?;

@@ -1,5 +1,5 @@
-//! What the kernel programs count on a CPU that is exclusive for a cgroup, compared with what the processes on it
-//! used, and with the time that passed.
+//! What the kernel programs count on a CPU that is exclusive for a cgroup, compared with what the processes
+//! on it used, and with the time that passed.
 
 use std::time::Duration;
 
@@ -54,8 +54,9 @@ fn spinner(
     Ok(worker)
 }
 
-/// A process below the owner's cgroup and one elsewhere share the CPU. Each is counted with the time that schedstat
-/// shows (which contains the interrupts that came), and all users together with the time that passed.
+/// A process below the owner's cgroup and one elsewhere share the CPU. Each is counted with the time that
+/// schedstat shows (which contains the interrupts that came), and all users together with the time that
+/// passed.
 fn owner_and_others(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let owner = root.child("owner")?;
@@ -99,8 +100,8 @@ fn at_most(what: &str, seen: u64, most: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A process elsewhere that nothing preempts has the longest turn, with its number and its command, and the owner's
-/// process none.
+/// A process elsewhere that nothing preempts has the longest turn, with its number and its command, and the
+/// owner's process none.
 fn longest_turn(context: &Context) -> Result<(), Failure> {
     const BUSY: u64 = 400_000_000;
     let root = TestRoot::new(context)?;
@@ -171,7 +172,8 @@ fn none(context: &Context) -> Result<(), Failure> {
     std::thread::sleep(Duration::from_millis(500));
     ensure_eq!(runs(&cpu), before, "runs of detached programs");
 
-    // Given to another: the process of the first owner is foreign now, and its earlier time stays the owner's.
+    // Given to another: the process of the first owner is foreign now, and its earlier time stays the
+    // owner's.
     give(context, &mut cpu, &next)?;
     let mut worker = spinner(context, &cpu, Some(&owner), "300")?;
     worker.go()?;

@@ -17,7 +17,8 @@ pub const TESTS: &[Test] = &[Test::new("full_ring_is_counted_and_recovered", ful
     Capability::Loopback,
 ])];
 
-/// So many cgroups for each KiB of the ring fill it, even with a single hierarchy and one record for each cgroup.
+/// So many cgroups for each KiB of the ring fill it, even with a single hierarchy and one record for each
+/// cgroup.
 const CGROUPS_PER_KIB: usize = 30;
 /// Slots beyond those of one round: if all rounds together lost more than these, cgroups would stay
 /// untracked.

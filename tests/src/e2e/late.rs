@@ -1,5 +1,5 @@
-//! What happens for a cgroup after it was removed: by then its slot may be another cgroup's, for which none of
-//! it may count.
+//! What happens for a cgroup after it was removed: by then its slot may be another cgroup's, for which none
+//! of it may count.
 
 use std::path::PathBuf;
 use std::time::Duration;

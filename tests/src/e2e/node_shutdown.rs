@@ -1,5 +1,6 @@
-//! Graceful node shutdown with a real logind: `systemctl poweroff` is announced, pods end in the order of their priority,
-//! and the shutdown goes on. Here it then fails, since its target is masked meanwhile, so that the test can go on too.
+//! Graceful node shutdown with a real logind: `systemctl poweroff` is announced, pods end in the order of
+//! their priority, and the shutdown goes on. Here it then fails, since its target is masked meanwhile, so
+//! that the test can go on too.
 //!
 //! How a machine really goes down is in the tests of `cargo xtask vm cluster`.
 

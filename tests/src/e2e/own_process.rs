@@ -14,8 +14,8 @@ pub const TESTS: &[Test] = &[Test::new("agent_log_and_open_files_by_configuratio
 
 const FILES: &str = "5000";
 
-/// With `logging.format: json` each line is an object, with `verbosity: 4` some are for debugging; `maxOpenFiles` is the
-/// process's limit; a key without effect is named with the reason.
+/// With `logging.format: json` each line is an object, with `verbosity: 4` some are for debugging;
+/// `maxOpenFiles` is the process's limit; a key without effect is named with the reason.
 fn log_and_files(context: &Context) -> Result<(), Failure> {
     let kubelet =
         format!("logging: {{format: json, verbosity: 4}}\nmaxOpenFiles: {FILES}\nhairpinMode: none\n");

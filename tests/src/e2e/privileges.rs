@@ -1,4 +1,5 @@
-//! What the agent may do once it has started: exactly what its status lists, in every thread, and each mode works with it.
+//! What the agent may do once it has started: exactly what its status lists, in every thread, and each mode
+//! works with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ const NEVER: &[Capability] = &[
     Capability::CapNetRaw,
 ];
 
-/// Checks that every thread holds exactly what the status lists, that nothing more can be had by programs that the agent
-/// starts, and that system calls are refused in all of them. Returns what is held.
+/// Checks that every thread holds exactly what the status lists, that nothing more can be had by programs
+/// that the agent starts, and that system calls are refused in all of them. Returns what is held.
 pub fn check(pid: u32, client: &Client) -> Result<CapabilitySet, Failure> {
     let status = client.status()?;
     let own = known(status.privileges, "what the agent may do")?;
@@ -135,8 +136,8 @@ fn kept_on_request(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pod with a volume of its group and a probe runs and ends; a plugin for credentials of images runs with what the agent
-/// has, and what it tries of the refused calls is refused.
+/// A pod with a volume of its group and a probe runs and ends; a plugin for credentials of images runs with
+/// what the agent has, and what it tries of the refused calls is refused.
 fn manage(context: &Context) -> Result<(), Failure> {
     let (config, programs, said) = plugin(context)?;
     let section = format!(
@@ -183,7 +184,8 @@ fn manage(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// A plugin that writes what it may do and tries a refused call: its configuration, its directory, and the file.
+/// A plugin that writes what it may do and tries a refused call: its configuration, its directory, and the
+/// file.
 fn plugin(context: &Context) -> Result<(PathBuf, PathBuf, PathBuf), Failure> {
     ensure!(refused(Mounts::Allowed).any(|name| name == "unshare"), "unshare is refused");
     let programs = context.temp.join("providers");

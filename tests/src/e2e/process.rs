@@ -62,8 +62,8 @@ fn threads(context: &Context) -> Result<(), Failure> {
     worker.go()?;
     let done: Processed = worker.report(context.patiently(60))?;
     let after = read(&settled(&client, &group)?)?;
-    // The kernel skips a program that is preempted inside by a task which comes to the same hook, and the agent says how
-    // often: so many exits may be missing, and no more.
+    // The kernel skips a program that is preempted inside by a task which comes to the same hook, and the
+    // agent says how often: so many exits may be missing, and no more.
     let skipped = skipped_exits(&client)? - skipped_before;
     let missing = |expected: u64, seen: u64| seen <= expected && expected - seen <= skipped;
     let expected = Processed { execs: before.execs, ..done };
@@ -83,7 +83,8 @@ fn threads(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How often the kernel has skipped the programs that see ends of processes; 0 where it does not say (before Linux 5.12).
+/// How often the kernel has skipped the programs that see ends of processes; 0 where it does not say (before
+/// Linux 5.12).
 fn skipped_exits(client: &Client) -> Result<u64, Failure> {
     let programs = client.status()?.programs;
     let of_exits = programs.iter().filter(|program| program.hook.ends_with("sched_process_exit"));

@@ -89,7 +89,8 @@ const PROGRAMS: [(&[&str], Requires); 9] = [
     (&BLOCK, Requires::Io),
 ];
 
-/// Programs for older kernels, whose tracepoints have other arguments, and the one in whose place each is attached.
+/// Programs for older kernels, whose tracepoints have other arguments, and the one in whose place each is
+/// attached.
 const SUBSTITUTES: [(&str, &str); 3] = [
     ("sched_switch_without_state", "sched_switch"),
     ("sched_process_exit_of_thread", "sched_process_exit"),

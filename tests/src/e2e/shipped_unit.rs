@@ -81,8 +81,8 @@ fn run(arguments: &[&str]) -> Result<String, Failure> {
     systemctl(arguments).map_err(|error| Failure::Unexpected(error.to_string()))
 }
 
-/// Starts the unit and waits until its agent answers. Returns the topics that are not on, with the state and reason
-/// of each.
+/// Starts the unit and waits until its agent answers. Returns the topics that are not on, with the state and
+/// reason of each.
 fn start() -> Result<Vec<(String, String, String)>, Failure> {
     run(&["start", &format!("{NAME}.service")])?;
     let status = eventually(Duration::from_secs(60), "the agent of the unit does not answer", || {
@@ -95,7 +95,8 @@ fn start() -> Result<Vec<(String, String, String)>, Failure> {
     Ok(reduced.map(|topic| (topic.topic, topic.state, topic.reason)).collect())
 }
 
-/// Where the kernel shows no addresses to the agent, the topic oom is partial and says why; the others are on.
+/// Where the kernel shows no addresses to the agent, the topic oom is partial and says why; the others are
+/// on.
 fn without_addresses(context: &Context) -> Result<(), Failure> {
     let _installed = Installed::new(context, "CapabilityBoundingSet=~CAP_SYSLOG")?;
     let reduced = start()?;
@@ -107,7 +108,8 @@ fn without_addresses(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// With the capabilities of the unit every topic is on, and the threads that must not wait have their priority.
+/// With the capabilities of the unit every topic is on, and the threads that must not wait have their
+/// priority.
 fn everything_on(context: &Context) -> Result<(), Failure> {
     let _installed = Installed::new(context, "")?;
     let unit = format!("{NAME}.service");

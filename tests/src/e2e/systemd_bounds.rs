@@ -1,4 +1,5 @@
-//! Bounds that mode augment writes for units of systemd, while another program changes other properties of those units.
+//! Bounds that mode augment writes for units of systemd, while another program changes other properties of
+//! those units.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub const TESTS: &[Test] = &[test("systemd_keeps_bounds_of_augment", keeps_bound
 
 const HIGH: u64 = 48 * MIB;
 
-/// A bound in the file alone is gone after a resize, and one that systemd has stays; put back, both are as before.
+/// A bound in the file alone is gone after a resize, and one that systemd has stays; put back, both are as
+/// before.
 fn keeps_bounds(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let pod = tree.path(&["podbounds"]);

@@ -44,7 +44,8 @@ fn spin(context: &Context) -> Result<(), Failure> {
     let before = group.kernel_cpu_ns()?;
     let worker = Worker::start(context, Some(&group), &["spin", "1000"])?;
     let scheduled: Scheduled = worker.report(context.patiently(20))?;
-    // On a slow machine it runs for tens of milliseconds until its report is written: both are read while it waits.
+    // On a slow machine it runs for tens of milliseconds until its report is written: both are read while it
+    // waits.
     let (own, used) = eventually(context.patiently(5), "the worker runs on after its report", || {
         let own = on_cpu_ns(worker.pid())?;
         let used = group.kernel_cpu_ns()? - before;

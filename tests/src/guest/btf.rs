@@ -46,7 +46,8 @@ fn places(btf: &[u8], structure: &str, member: &str) -> Result<Vec<usize>, BtfEr
     if btf.get(..2) != Some(&MAGIC.to_le_bytes()) {
         return Err(BtfError::Magic);
     }
-    // Header: magic, version, flags, its length, then offset and length of types and of strings, from its end.
+    // Header: magic, version, flags, its length, then offset and length of types and of strings, from its
+    // end.
     let header = word(btf, 4)? as usize;
     let types = header + word(btf, 8)? as usize;
     let end = types + word(btf, 12)? as usize;

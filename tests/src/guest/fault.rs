@@ -32,7 +32,8 @@ pub fn apply(fault: Fault) -> Result<(), GuestError> {
     }
 }
 
-/// Every program that reads the type information from now on finds the wait for a CPU where something else is.
+/// Every program that reads the type information from now on finds the wait for a CPU where something else
+/// is.
 fn wrong_offset(broken: &Path) -> Result<(), GuestError> {
     let mut bytes = std::fs::read(btf::VMLINUX).map_err(GuestError::read(btf::VMLINUX))?;
     btf::shift_member(&mut bytes, "sched_info", "run_delay", BITS)

@@ -1,5 +1,6 @@
-//! `nodewarden-guest`: process 1 of a virtual machine that `cargo xtask vm` boots, or the service in one that runs
-//! systemd. It does the job in `/job.json`, reports the result on the second serial port, and powers off.
+//! `nodewarden-guest`: process 1 of a virtual machine that `cargo xtask vm` boots, or the service in one that
+//! runs systemd. It does the job in `/job.json`, reports the result on the second serial port, and powers
+//! off.
 
 pub mod btf;
 mod devices;

@@ -1,5 +1,5 @@
-//! A node of a cluster: the network, the pods' network, and the agent under its shipped unit with what is on the node's
-//! disk. Then the machine's state is reported until it is shut down or killed.
+//! A node of a cluster: the network, the pods' network, and the agent under its shipped unit with what is on
+//! the node's disk. Then the machine's state is reported until it is shut down or killed.
 
 mod state;
 

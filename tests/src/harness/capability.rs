@@ -251,7 +251,8 @@ pub fn axe() -> Option<PathBuf> {
     in_tools("axe-core", "axe.min.js").map(|folder| folder.join("axe.min.js"))
 }
 
-/// The folder of this name below `tools`, next to the build or below the working directory, if it has this file.
+/// The folder of this name below `tools`, next to the build or below the working directory, if it has this
+/// file.
 pub fn in_tools(name: &str, file: &str) -> Option<PathBuf> {
     let tools = Path::new("tools").join(name);
     let next_to_build =

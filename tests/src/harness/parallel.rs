@@ -1,6 +1,6 @@
-//! Several tests at a time, each by a runner of its own: this program, asked for that one test. Names of cgroups, network
-//! links, directories and processes have the runner's process id in them, so each runner finds and removes what its own
-//! test left and nothing else.
+//! Several tests at a time, each by a runner of its own: this program, asked for that one test. Names of
+//! cgroups, network links, directories and processes have the runner's process id in them, so each runner
+//! finds and removes what its own test left and nothing else.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -67,8 +67,8 @@ struct Running<'a> {
     output: PathBuf,
 }
 
-/// Runs `tests`, `jobs` at a time and those that may take longest first, and prints what each runner printed once it has
-/// ended. When `interrupted` is set, the runners are interrupted too and no further one is begun.
+/// Runs `tests`, `jobs` at a time and those that may take longest first, and prints what each runner printed
+/// once it has ended. When `interrupted` is set, the runners are interrupted too and no further one is begun.
 pub fn run(
     tests: &[&Test],
     jobs: usize,

@@ -1,7 +1,7 @@
 //! Makes a server use up memory, processes and disk space of the node. Three files in its directory control
-//! this at any time: `NAME.hold` contains how many bytes of memory to hold and at how many bytes per second to
-//! take them (0: as fast as possible), `NAME.fork` contains the number of children, `NAME.write` contains which
-//! files to write: `DIRECTORY COUNT BYTES`.
+//! this at any time: `NAME.hold` contains how many bytes of memory to hold and at how many bytes per second
+//! to take them (0: as fast as possible), `NAME.fork` contains the number of children, `NAME.write` contains
+//! which files to write: `DIRECTORY COUNT BYTES`.
 
 use std::fs;
 use std::io::Write;

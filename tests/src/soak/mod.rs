@@ -1,8 +1,9 @@
 //! Soak tests: random changes for a long time (`nodewarden-stage soak`), and short runs of the same among the
 //! end-to-end tests. Pods are changed and removed at random while the agent is killed and containerd
 //! restarted; allocations of devices are interrupted at every step; images are collected while they are used;
-//! pods use up what the node has while things fail; Deployments and Jobs of a real cluster change while everything that
-//! a node needs is killed in turn; whatever writes in mode augment is killed at every step, and undone.
+//! pods use up what the node has while things fail; Deployments and Jobs of a real cluster change while
+//! everything that a node needs is killed in turn; whatever writes in mode augment is killed at every step,
+//! and undone.
 
 mod allocations;
 mod churn;
@@ -68,7 +69,8 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Change Deployments, Jobs and config maps of a real cluster while agent, runtime and API server are killed in turn
+    /// Change Deployments, Jobs and config maps of a real cluster while agent, runtime and API server are
+    /// killed in turn
     Cluster(RoundArgs),
     /// Kill mode augment at every step of every write, and have `nodewarden undo` put everything back
     Undo {
@@ -79,7 +81,8 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Let pods use up memory, disks, inodes and pids while the agent, its runtime, a file system or the clock fails
+    /// Let pods use up memory, disks, inodes and pids while the agent, its runtime, a file system or the
+    /// clock fails
     Pressure(RoundArgs),
 }
 

@@ -1,9 +1,10 @@
-//! Kills whatever writes beside a kubelet at every step of every write, then has `nodewarden undo` put everything back, a
-//! thousand times by default. Every setting of every cgroup and every score has to be what it was before.
+//! Kills whatever writes beside a kubelet at every step of every write, then has `nodewarden undo` put
+//! everything back, a thousand times by default. Every setting of every cgroup and every score has to be what
+//! it was before.
 //!
-//! In three of four rounds a process that writes through the agent's own ledger, on real cgroups, kills itself at a
-//! step: the first, the second, and so on until it survives its acts, then from the first step of other acts. In each fourth
-//! round it is a whole agent, at any moment of its start and its first writes.
+//! In three of four rounds a process that writes through the agent's own ledger, on real cgroups, kills
+//! itself at a step: the first, the second, and so on until it survives its acts, then from the first step of
+//! other acts. In each fourth round it is a whole agent, at any moment of its start and its first writes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +36,8 @@ const UNDO_US: u64 = 8000;
 #[derive(Debug, Default, Clone)]
 pub struct Undone {
     pub rounds: u64,
-    /// Rounds in which the ledger's process killed itself at a step, and in how many of them something had been written.
+    /// Rounds in which the ledger's process killed itself at a step, and in how many of them something had
+    /// been written.
     pub steps: [u64; 2],
     /// The highest step of all.
     pub last_step: u64,
@@ -218,8 +220,8 @@ fn said(output: &Output) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Three to six acts at random. Each writes some of these values, or takes those of a pod back; the last one often takes
-/// back everything.
+/// Three to six acts at random. Each writes some of these values, or takes those of a pod back; the last one
+/// often takes back everything.
 fn acts(places: &[(LedgerValue, Vec<String>)], dice: &mut Dice) -> Vec<LedgerAct> {
     let mut acts = Vec::new();
     for _ in 0..3 + dice.roll(3) {

@@ -75,7 +75,8 @@ pub fn start(directory: &std::path::Path, port: Option<u16>) -> Result<ControlPl
     Ok(ControlPlane::start(&options)?)
 }
 
-/// Keeps SIGINT and SIGTERM for the caller to wait for. Called before any thread starts, since threads inherit the mask.
+/// Keeps SIGINT and SIGTERM for the caller to wait for. Called before any thread starts, since threads
+/// inherit the mask.
 ///
 /// # Errors
 /// The mask cannot be set.

@@ -1,5 +1,6 @@
 //! `nodewarden-stage`: starts a private container runtime and the agent in mode manage on it. `cargo xtask
-//! run` uses it interactively, `cargo xtask soak` for soak tests, `cargo xtask pictures` for pictures of the page.
+//! run` uses it interactively, `cargo xtask soak` for soak tests, `cargo xtask pictures` for pictures of the
+//! page.
 
 mod cluster;
 mod directory;

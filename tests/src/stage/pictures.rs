@@ -1,5 +1,6 @@
-//! `nodewarden-stage pictures`: pictures of the page of a real agent, with pods on a stand-in for a runtime that work, wait,
-//! fail their probes and need more memory than they may have. Names are examples; nothing of this machine is in view.
+//! `nodewarden-stage pictures`: pictures of the page of a real agent, with pods on a stand-in for a runtime
+//! that work, wait, fail their probes and need more memory than they may have. Names are examples; nothing of
+//! this machine is in view.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +22,8 @@ pub struct Args {
     folder: PathBuf,
 }
 
-/// The namespace of the pods, which is also typed into the filter: pods of others on this machine are not shown.
+/// The namespace of the pods, which is also typed into the filter: pods of others on this machine are not
+/// shown.
 const NAMESPACE: &str = "shop";
 /// How long the pods run before the picture: until the one without memory has been started again.
 const REST: Duration = Duration::from_secs(25);
@@ -29,8 +31,8 @@ const REST: Duration = Duration::from_secs(25);
 const LARGEST: usize = 150_000;
 const SIZE: (u32, u32) = (1200, 640);
 
-/// A pod: how many rounds of a loop it makes before it sleeps, how many bytes it has, its requests and limits, and whether it is
-/// ready.
+/// A pod: how many rounds of a loop it makes before it sleeps, how many bytes it has, its requests and
+/// limits, and whether it is ready.
 struct Example {
     name: &'static str,
     rounds: u32,

@@ -37,8 +37,8 @@ pub fn pulse(milliseconds: u64, every_us: u64, busy_us: u64) -> Result<Pulsed, W
     Ok(Pulsed { waited_ns })
 }
 
-/// Looks at the clock for `milliseconds` without doing anything else. What lies between two looks and is more than
-/// [`LOOK`] is a pause: something else had the CPU.
+/// Looks at the clock for `milliseconds` without doing anything else. What lies between two looks and is more
+/// than [`LOOK`] is a pause: something else had the CPU.
 pub fn pauses(milliseconds: u64) -> Pauses {
     let begun = Instant::now();
     let end = begun + Duration::from_millis(milliseconds);

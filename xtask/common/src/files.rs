@@ -74,8 +74,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     named(fs::read(path), "read", path)
 }
 
-/// Locks `folder`, which is made if need be, until the returned file is closed; the kernel also lets go when the
-/// process ends. Says on standard error that `who` waits when another process has the lock.
+/// Locks `folder`, which is made if need be, until the returned file is closed; the kernel also lets go when
+/// the process ends. Says on standard error that `who` waits when another process has the lock.
 ///
 /// # Errors
 /// When the lock file can't be made or locked.

@@ -58,8 +58,8 @@ impl Profile {
 }
 
 impl Layout {
-    /// Finds the workspace from cargo's environment and the target directory from this program's own path. `package`
-    /// is the caller's folder when it was compiled, for a program that is started without cargo.
+    /// Finds the workspace from cargo's environment and the target directory from this program's own path.
+    /// `package` is the caller's folder when it was compiled, for a program that is started without cargo.
     ///
     /// # Errors
     /// When the program's own path is unknown, or the package lies in no workspace.
@@ -82,7 +82,8 @@ impl Layout {
         self.tools().join("bin").join(name)
     }
 
-    /// The target directory of the fuzz targets, apart because of their flags; with the inputs that were found.
+    /// The target directory of the fuzz targets, apart because of their flags; with the inputs that were
+    /// found.
     pub fn fuzz_target(&self) -> PathBuf {
         self.target.join("fuzz")
     }
@@ -166,8 +167,9 @@ impl Layout {
     /// The cargo that runs this program, started in the workspace root.
     pub fn cargo(&self) -> Command {
         let mut cargo = self.command(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-        // cargo sets these for the program that it runs, which is this one. ring's build script runs again when
-        // CARGO_MANIFEST_DIR changes, so that calling `cargo xtask` and plain cargo in turn built most of the workspace again.
+        // cargo sets these for the program that it runs, which is this one. ring's build script runs again
+        // when CARGO_MANIFEST_DIR changes, so that calling `cargo xtask` and plain cargo in turn built most
+        // of the workspace again.
         let of_this_program = |name: &OsString| {
             let name = name.to_string_lossy();
             ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
@@ -196,8 +198,8 @@ impl Layout {
     }
 }
 
-/// Cargo leaves a program in `<target>/<profile>/`. (Its mark, CACHEDIR.TAG, is missing in a target directory that
-/// someone else made, such as a CI's cache.)
+/// Cargo leaves a program in `<target>/<profile>/`. (Its mark, CACHEDIR.TAG, is missing in a target directory
+/// that someone else made, such as a CI's cache.)
 fn target_dir_of(program: &Path) -> Option<PathBuf> {
     let profile = program.parent()?;
     let known = [Profile::Dev, Profile::Release].iter().any(|known| profile.ends_with(known.folder()));

@@ -1,5 +1,5 @@
-//! What `xtask` and `nodewarden-vm` share: where things are, running programs, files, Debian's packages, and counting
-//! tests.
+//! What `xtask` and `nodewarden-vm` share: where things are, running programs, files, Debian's packages, and
+//! counting tests.
 
 #![deny(missing_docs)]
 

@@ -13,8 +13,8 @@ use thiserror::Error;
 /// How many of its last lines a failed command shows.
 const TAIL_LINES: usize = 20;
 
-/// Leaves the CPUs to everything else: this thread, and the threads and programs that it starts from now on, run only when
-/// nobody else wants to (`SCHED_IDLE`, sched(7)).
+/// Leaves the CPUs to everything else: this thread, and the threads and programs that it starts from now on,
+/// run only when nobody else wants to (`SCHED_IDLE`, sched(7)).
 ///
 /// # Errors
 /// When the kernel refuses it.

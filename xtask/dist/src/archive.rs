@@ -1,4 +1,5 @@
-//! Archives whose bytes depend on nothing but their content: fixed order, owner and time, no name of a machine.
+//! Archives whose bytes depend on nothing but their content: fixed order, owner and time, no name of a
+//! machine.
 
 use std::io::{self, Write};
 

@@ -46,7 +46,8 @@ pub fn package(release: &Release, tree: &Tree, needs: &Needs, effort: Effort) ->
     Ok(package)
 }
 
-/// Adds a file to an `ar` archive: a header of 60 characters, the content, and a line feed if its length is odd.
+/// Adds a file to an `ar` archive: a header of 60 characters, the content, and a line feed if its length is
+/// odd.
 fn member(into: &mut Vec<u8>, name: &str, time: u64, data: &[u8]) {
     let header = format!("{name:<16}{time:<12}{:<6}{:<6}{:<8}{:<10}`\n", 0, 0, "100644", data.len());
     into.extend_from_slice(header.as_bytes());

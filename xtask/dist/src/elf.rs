@@ -1,4 +1,5 @@
-//! What a program needs of the shared libraries that it is linked with: their names and the versions of their symbols.
+//! What a program needs of the shared libraries that it is linked with: their names and the versions of their
+//! symbols.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use crate::DistError;
 
 /// The newest version of the GNU C library's symbols that the shipped binary may need: what Debian 11 has.
 pub const NEWEST_C_LIBRARY: &str = "GLIBC_2.31";
-/// The largest size of the shipped binary, in bytes. What is aimed at is 20 MB; see "How releases are built" in
-/// docs/installing.md for what takes the rest.
+/// The largest size of the shipped binary, in bytes. What is aimed at is 20 MB; see "How releases are built"
+/// in docs/installing.md for what takes the rest.
 pub const LARGEST: u64 = 31_000_000;
 const C_LIBRARY: &str = "GLIBC_";
 

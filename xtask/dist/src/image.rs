@@ -1,4 +1,5 @@
-//! An OCI image as one archive, made without a container runtime: a layer with the C library, a layer with the binary.
+//! An OCI image as one archive, made without a container runtime: a layer with the C library, a layer with
+//! the binary.
 
 use serde_json::{Value, json};
 
@@ -45,8 +46,8 @@ impl Blob {
     }
 }
 
-/// The image `name`, such as `nodewarden:0.1.0`, of `layers`, from the lowest to the uppermost, each with the history's
-/// line that tells what it is.
+/// The image `name`, such as `nodewarden:0.1.0`, of `layers`, from the lowest to the uppermost, each with the
+/// history's line that tells what it is.
 ///
 /// # Errors
 /// When a layer can't be written.
@@ -128,7 +129,8 @@ pub fn program_layer(binary: &[u8]) -> Tree {
     tree
 }
 
-/// The layer below: shared libraries by the paths where the loader finds them, and the little that the C library reads.
+/// The layer below: shared libraries by the paths where the loader finds them, and the little that the C
+/// library reads.
 pub fn base_layer(libraries: impl IntoIterator<Item = (String, Vec<u8>)>) -> Tree {
     let mut tree = Tree::default();
     for (path, data) in libraries {

@@ -1,8 +1,8 @@
 //! Packages, an image, a bill of materials and a provenance of one build of nodewarden.
 //!
-//! Everything here is a function of bytes: the same build of the same commit leads to the same files, on any machine and
-//! at any time. `cargo xtask dist` builds the binary and writes what is made of it; the end-to-end tests make the same
-//! packages of the binary under test, and install them.
+//! Everything here is a function of bytes: the same build of the same commit leads to the same files, on any
+//! machine and at any time. `cargo xtask dist` builds the binary and writes what is made of it; the
+//! end-to-end tests make the same packages of the binary under test, and install them.
 
 #![deny(missing_docs)]
 

@@ -122,8 +122,8 @@ pub fn make(release: &Release, metadata: &str, lock: &str, roots: &[&str]) -> Re
     Ok(bill)
 }
 
-/// Every package that ends up in what `roots` are compiled to: what they depend on normally, and what that does. Macros, and
-/// what only they need, run in the compiler.
+/// Every package that ends up in what `roots` are compiled to: what they depend on normally, and what that
+/// does. Macros, and what only they need, run in the compiler.
 fn reach<'a>(
     roots: &[&'a Package],
     packages: &BTreeMap<&'a str, &'a Package>,

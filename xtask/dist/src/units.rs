@@ -1,4 +1,5 @@
-//! The systemd units of the packages, from those in `deploy/`: one for each mode, of which one runs at a time.
+//! The systemd units of the packages, from those in `deploy/`: one for each mode, of which one runs at a
+//! time.
 
 /// The unit for mode observe, which is right for an installation by hand.
 const UNIT: &str = include_str!("../../../deploy/nodewarden.service");

@@ -1,6 +1,6 @@
-//! The commands in the documents: those of `cargo xtask` are read with its own definition, those of `nodewarden` by a test of
-//! the agent (`agent/src/cli/documents.rs`) and, where they only read, run by the end-to-end test `documents`. All blocks are
-//! read by a shell, without running them.
+//! The commands in the documents: those of `cargo xtask` are read with its own definition, those of
+//! `nodewarden` by a test of the agent (`agent/src/cli/documents.rs`) and, where they only read, run by the
+//! end-to-end test `documents`. All blocks are read by a shell, without running them.
 
 use std::process::Command;
 

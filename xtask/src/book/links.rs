@@ -1,4 +1,5 @@
-//! Every page is in the table of contents, and every link of the documents leads to a file and a heading that exist.
+//! Every page is in the table of contents, and every link of the documents leads to a file and a heading that
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +14,8 @@ fn documents() -> Vec<Document> {
     documents::read(&documents::repository()).unwrap()
 }
 
-/// The path in the repository to which `target` leads from a document; `None` if it leads out of the repository.
+/// The path in the repository to which `target` leads from a document; `None` if it leads out of the
+/// repository.
 fn resolve(document: &str, target: &str) -> Option<String> {
     let from = Path::new(document).parent()?;
     let mut path = PathBuf::new();

@@ -1,7 +1,7 @@
 //! `cargo xtask book`: the documents as a book, by mdBook.
 //!
-//! The pages are copied into one folder in which they lie as in the repository, with what they link to, so that their links
-//! need no change. Only the table of contents, which is in `docs`, moves one folder up.
+//! The pages are copied into one folder in which they lie as in the repository, with what they link to, so
+//! that their links need no change. Only the table of contents, which is in `docs`, moves one folder up.
 
 #[cfg(test)]
 mod commands;

@@ -1,4 +1,5 @@
-//! Compiles the binary so that it runs with an older C library, and so that no path of this machine gets into it.
+//! Compiles the binary so that it runs with an older C library, and so that no path of this machine gets into
+//! it.
 
 use std::env;
 use std::path::{Path, PathBuf};

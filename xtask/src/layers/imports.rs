@@ -36,8 +36,8 @@ const LIBRARY: &str = "lib.rs";
 /// The file in which a program begins.
 const PROGRAM: &str = "main.rs";
 
-/// Reads the crate from its root, following the modules of the product; what only tests have is left out. A program
-/// next to a library is above all rooms and is not read.
+/// Reads the crate from its root, following the modules of the product; what only tests have is left out. A
+/// program next to a library is above all rooms and is not read.
 pub fn rooms(sources: &Sources) -> Rooms {
     let root = [LIBRARY, PROGRAM].into_iter().find(|root| sources.contains_key(*root));
     let mut reader = Reader { sources, rooms: Rooms::default(), exported: BTreeMap::new() };

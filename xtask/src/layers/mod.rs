@@ -1,7 +1,8 @@
-//! The order of layers: no crate depends on one above it, and no room (top-level module) imports one above it.
+//! The order of layers: no crate depends on one above it, and no room (top-level module) imports one above
+//! it.
 //!
-//! The order is in the table `[workspace.metadata.layers]` of the root Cargo.toml. `table` judges plain values, and this
-//! module reads them from the workspace.
+//! The order is in the table `[workspace.metadata.layers]` of the root Cargo.toml. `table` judges plain
+//! values, and this module reads them from the workspace.
 
 mod imports;
 mod source;

@@ -1,5 +1,5 @@
-//! Rust source as a list of words and signs with their lines: just enough of the language's grammar to find modules and
-//! paths, and to leave out comments, literals and what is compiled for tests only.
+//! Rust source as a list of words and signs with their lines: just enough of the language's grammar to find
+//! modules and paths, and to leave out comments, literals and what is compiled for tests only.
 
 /// A word or a sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +68,8 @@ fn word(text: &str) -> usize {
     text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
-/// The length of a literal that begins with a word of `prefix` bytes: `b"..."`, `r#"..."#`, `b'x'`. A raw name (`r#x`)
-/// counts as one as well: no module of ours is called like a keyword.
+/// The length of a literal that begins with a word of `prefix` bytes: `b"..."`, `r#"..."#`, `b'x'`. A raw
+/// name (`r#x`) counts as one as well: no module of ours is called like a keyword.
 fn literal(text: &str, prefix: usize) -> Option<usize> {
     let rest = &text[prefix..];
     match &text[..prefix] {

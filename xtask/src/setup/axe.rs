@@ -1,5 +1,6 @@
-//! axe-core, which finds what keeps people from using a page, for the tests of the agent's page: npm's package, unpacked
-//! into the target directory. Its licence (MPL-2.0) is none of those that we ship, so it is no part of the repository.
+//! axe-core, which finds what keeps people from using a page, for the tests of the agent's page: npm's
+//! package, unpacked into the target directory. Its licence (MPL-2.0) is none of those that we ship, so it is
+//! no part of the repository.
 
 use super::StepError;
 use xtask_common::files;

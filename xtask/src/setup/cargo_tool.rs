@@ -33,8 +33,8 @@ pub const CARGO_FUZZ: CargoTool =
 /// Compares the dependencies with `deny.toml`.
 pub const CARGO_DENY: CargoTool =
     CargoTool { package: "cargo-deny", version: "0.20.2", name: "cargo-deny 0.20.2", options: &[] };
-/// Makes the book of the documents. Only `cargo xtask book` needs it. Without its server and its search, which have most of its
-/// dependencies.
+/// Makes the book of the documents. Only `cargo xtask book` needs it. Without its server and its search,
+/// which have most of its dependencies.
 pub const MDBOOK: CargoTool = CargoTool {
     package: "mdbook",
     version: "0.5.4",

@@ -1,5 +1,5 @@
-//! Chromium for the tests of the page, from Debian's packages with all that they need and the machine lacks, unpacked into
-//! the target directory; none if the machine has one.
+//! Chromium for the tests of the page, from Debian's packages with all that they need and the machine lacks,
+//! unpacked into the target directory; none if the machine has one.
 
 use std::env;
 

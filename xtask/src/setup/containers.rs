@@ -1,5 +1,5 @@
-//! A container runtime and its network plugins for `run` and the tests, from Debian's packages, unpacked into the
-//! target directory: those of its programs that the machine does not have.
+//! A container runtime and its network plugins for `run` and the tests, from Debian's packages, unpacked into
+//! the target directory: those of its programs that the machine does not have.
 //!
 //! Unpacked and not installed: installing it would start a runtime on this machine.
 

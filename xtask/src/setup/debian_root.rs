@@ -115,7 +115,8 @@ fn parse(list: &str) -> Vec<Unpacked> {
     rows.collect()
 }
 
-/// Makes absolute symbolic links below `folder` point into `root`, as they do in the system that they are for.
+/// Makes absolute symbolic links below `folder` point into `root`, as they do in the system that they are
+/// for.
 fn relative_links(folder: &Path, root: &Path) -> Result<(), FileError> {
     let entries = fs::read_dir(folder).map_err(FileError::of("read", folder))?;
     for path in entries.flatten().map(|entry| entry.path()) {

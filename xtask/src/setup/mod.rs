@@ -60,7 +60,8 @@ pub enum Purpose {
     All,
 }
 
-/// Which steps of a purpose. Those that can wait compile for minutes, and nothing needs them before the tests in a cluster.
+/// Which steps of a purpose. Those that can wait compile for minutes, and nothing needs them before the tests
+/// in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Every step.
@@ -248,7 +249,8 @@ impl Step {
         }
     }
 
-    /// Whether other commands work without it: tests then say what they skipped, and `run` says what it needs.
+    /// Whether other commands work without it: tests then say what they skipped, and `run` says what it
+    /// needs.
     fn is_optional(self, purpose: Purpose) -> bool {
         match self {
             Self::Checkers

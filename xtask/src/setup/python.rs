@@ -1,5 +1,5 @@
-//! gRPC for Python, for the tests' device plugin: Debian's packages, unpacked into the target directory with those of
-//! their libraries that the machine does not have. Python itself is the machine's.
+//! gRPC for Python, for the tests' device plugin: Debian's packages, unpacked into the target directory with
+//! those of their libraries that the machine does not have. Python itself is the machine's.
 
 use std::path::{Path, PathBuf};
 

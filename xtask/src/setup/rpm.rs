@@ -1,5 +1,5 @@
-//! rpm, for the tests of the RPM package: Debian's packages, unpacked into the target directory with those of their
-//! libraries that the machine does not have.
+//! rpm, for the tests of the RPM package: Debian's packages, unpacked into the target directory with those of
+//! their libraries that the machine does not have.
 
 use super::StepError;
 use xtask_common::debian::{Apt, Archive, Suite, newest};

@@ -56,8 +56,8 @@ fn from_debian(layout: &Layout, toolchain: &Toolchain, progress: &mut Progress) 
     Ok(files::remove(&unpacked)?)
 }
 
-/// Copies `library` into the compiler's folder `rust`: copied and not linked, since the target directory may be
-/// deleted while the toolchain stays; under another name first, since `rust` must never hold half of it.
+/// Copies `library` into the compiler's folder `rust`: copied and not linked, since the target directory may
+/// be deleted while the toolchain stays; under another name first, since `rust` must never hold half of it.
 fn put_in_place(
     layout: &Layout,
     library: &Path,

@@ -1,4 +1,5 @@
-//! Formatting, lints, documentation, the order of layers, licences, advisories and the Helm chart: each counts as one test.
+//! Formatting, lints, documentation, the order of layers, licences, advisories and the Helm chart: each
+//! counts as one test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,8 +34,9 @@ const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 const DOCUMENTED: [&str; 4] =
     ["--no-deps", "--document-private-items", "--features", "nodewarden-fuzz/as-tests"];
 
-/// Lets `cargo doc` read the crates that clippy has checked, which cargo keeps apart from those that the compiler alone has:
-/// with the variables that `cargo clippy -- -D warnings` sets. The lints were looked at then.
+/// Lets `cargo doc` read the crates that clippy has checked, which cargo keeps apart from those that the
+/// compiler alone has: with the variables that `cargo clippy -- -D warnings` sets. The lints were looked at
+/// then.
 fn use_what_clippy_checked(layout: &Layout, command: &mut Command) {
     let Ok(sysroot) = process::capture(layout.command("rustc").args(["--print", "sysroot"])) else { return };
     let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
@@ -70,7 +72,8 @@ fn by_cargo(layout: &Layout) -> Vec<Check> {
     ]
 }
 
-/// Makes the checks but those of [`dependencies`]. One whose program is not on this machine counts as skipped.
+/// Makes the checks but those of [`dependencies`]. One whose program is not on this machine counts as
+/// skipped.
 ///
 /// # Errors
 /// When one can't be started, or the layers can't be read.

@@ -15,8 +15,8 @@ use xtask_common::tally::Tally;
 
 /// The names of these tests begin so.
 const PREFIX: &str = "cluster_";
-/// Tests at a time of those that do not disturb each other. They wait more than they work: for the control plane, for pods
-/// that end with grace, for certificates that run out.
+/// Tests at a time of those that do not disturb each other. They wait more than they work: for the control
+/// plane, for pods that end with grace, for certificates that run out.
 const JOBS: usize = 4;
 /// The same with tests outside a cluster among them, which work more.
 const JOBS_OF_BOTH: usize = 5;
@@ -56,8 +56,8 @@ pub fn run(
     Ok(())
 }
 
-/// The end-to-end tests that [`e2e::run`] leaves: those in a cluster, and those of which several run at a time. What they
-/// need is built already.
+/// The end-to-end tests that [`e2e::run`] leaves: those in a cluster, and those of which several run at a
+/// time. What they need is built already.
 ///
 /// # Errors
 /// When something can't be started.
@@ -72,7 +72,8 @@ pub fn run_second_part(
     Ok(())
 }
 
-/// Runs tests that share a control plane, so many at a time. `node` is what runs the pods, unless it is nodewarden.
+/// Runs tests that share a control plane, so many at a time. `node` is what runs the pods, unless it is
+/// nodewarden.
 fn with_control_plane(
     layout: &Layout,
     profile: Profile,

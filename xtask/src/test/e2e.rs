@@ -10,15 +10,15 @@ use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
 use xtask_common::process;
 use xtask_common::tally::{Counts, Tally};
 
-/// Tests at a time of those that do not disturb each other. One of them uses 10 to 110 % of a CPU and waits otherwise: with
-/// four, two CPUs were measured to be 70 % busy.
+/// Tests at a time of those that do not disturb each other. One of them uses 10 to 110 % of a CPU and waits
+/// otherwise: with four, two CPUs were measured to be 70 % busy.
 const JOBS: usize = 4;
 
 /// What has the programs that are tested, and the tests.
 const PACKAGES: [&str; 2] = ["nodewarden", "nodewarden-tests"];
 
-/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build. `before` is called
-/// before the first test.
+/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build. `before`
+/// is called before the first test.
 ///
 /// The release build is what ships, and its timing is what the tests bound.
 ///
@@ -49,8 +49,8 @@ pub fn run(
     count(&mut command, filter.is_some(), tally)
 }
 
-/// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes [`run`]'s own build
-/// wait for this one, and that one shows the errors.
+/// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes
+/// [`run`]'s own build wait for this one, and that one shows the errors.
 pub fn build_ahead(layout: &Layout) {
     let layout = layout.clone();
     thread::spawn(move || {

@@ -11,8 +11,8 @@ use xtask_common::process;
 pub struct Setup(JoinHandle<Result<(), SetupError>>);
 
 impl Setup {
-    /// Begins with what is missing for the tests. It runs when nothing else wants a CPU, so that tests that measure times
-    /// find it idle.
+    /// Begins with what is missing for the tests. It runs when nothing else wants a CPU, so that tests that
+    /// measure times find it idle.
     pub fn begin(layout: &Layout) -> Self {
         let layout = layout.clone();
         Self(thread::spawn(move || {

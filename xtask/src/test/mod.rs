@@ -1,4 +1,5 @@
-//! `cargo xtask test`: checks, unit tests and end-to-end tests on this kernel and on others, counted together.
+//! `cargo xtask test`: checks, unit tests and end-to-end tests on this kernel and on others, counted
+//! together.
 
 mod checks;
 mod clock;
@@ -145,7 +146,8 @@ fn run_kind(
 ) -> Result<(), TestError> {
     let guests = kind == Kind::Vm || (kind == Kind::All && !quick);
     let mut fetching = guests.then(|| vm::Fetching::begin(layout));
-    // What takes minutes and is needed late is set up while the first end-to-end tests run, which mostly wait.
+    // What takes minutes and is needed late is set up while the first end-to-end tests run, which mostly
+    // wait.
     let everything = kind == Kind::All && filter.is_none() && !quick;
     let later = everything && layout::is_root();
     setup::ensure_part(layout, Purpose::Test, if later { Part::First } else { Part::All })?;

@@ -14,8 +14,8 @@ use xtask_common::tally::Tally;
 pub struct Fetching(Option<JoinHandle<()>>);
 
 impl Fetching {
-    /// Begins, unless standard error is a terminal, where its progress would be mixed with that of the builds: what is
-    /// missing is then got when the guests' turn comes.
+    /// Begins, unless standard error is a terminal, where its progress would be mixed with that of the
+    /// builds: what is missing is then got when the guests' turn comes.
     pub fn begin(layout: &Layout) -> Self {
         if stderr().is_terminal() {
             return Self(None);
@@ -34,9 +34,9 @@ impl Fetching {
     }
 }
 
-/// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot guests has
-/// them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what other tests leave of two
-/// CPUs miss time-outs.
+/// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot
+/// guests has them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what
+/// other tests leave of two CPUs miss time-outs.
 ///
 /// # Errors
 /// When the programs can't be built, or guests not be booted for a fault of ours.

@@ -232,8 +232,8 @@ fn exit(status: ExitStatus, errors: &str, killed: bool) -> Exit {
     }
 }
 
-/// The end of a console, without what terminals do with it. A panic is shown from its first line, however long the
-/// trace that follows.
+/// The end of a console, without what terminals do with it. A panic is shown from its first line, however
+/// long the trace that follows.
 fn last_lines(console: &str) -> Vec<String> {
     let lines = console.lines().map(|line| line.replace('\x1b', "").trim_end().to_owned());
     let lines = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>();

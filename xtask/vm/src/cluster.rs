@@ -1,5 +1,5 @@
-//! `cargo xtask vm cluster`: a real control plane on this machine whose nodes are guests. The end-to-end tests start, kill
-//! and shut down the guests themselves, by a [`BootPlan`] that is written for them here.
+//! `cargo xtask vm cluster`: a real control plane on this machine whose nodes are guests. The end-to-end
+//! tests start, kill and shut down the guests themselves, by a [`BootPlan`] that is written for them here.
 
 use std::path::Path;
 

@@ -17,8 +17,8 @@ pub struct Guest {
     pub layout: Layout,
 }
 
-/// What the matrix is made of: each kernel on pure v2, the one that has every v1 controller also on v1, and a Debian
-/// root with systemd.
+/// What the matrix is made of: each kernel on pure v2, the one that has every v1 controller also on v1, and a
+/// Debian root with systemd.
 pub const MATRIX: [Guest; 6] = [
     Guest { family: Family::V5_10, layout: Layout::V2 },
     Guest { family: Family::V6_1, layout: Layout::V2 },
@@ -64,8 +64,8 @@ pub enum ChoiceError {
     SystemdOnV1,
 }
 
-/// The guests for the given options. Of `all` kernels it takes those of the matrix; a kernel by its name is booted
-/// with whatever layout is asked for.
+/// The guests for the given options. Of `all` kernels it takes those of the matrix; a kernel by its name is
+/// booted with whatever layout is asked for.
 ///
 /// # Errors
 /// When the options exclude each other.

@@ -1,4 +1,5 @@
-//! Ctrl-C: it sets a flag that is checked while a guest is waited for, so that the guest is killed and its files are removed.
+//! Ctrl-C: it sets a flag that is checked while a guest is waited for, so that the guest is killed and its
+//! files are removed.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +13,8 @@ extern "C" fn note(_: i32) {
     INTERRUPTED.store(true, Ordering::SeqCst);
 }
 
-/// From now on Ctrl-C and SIGTERM only raise the flag. (Calls that wait are restarted: other parts of xtask do not
-/// expect to be interrupted, and the programs they started end by the same Ctrl-C.)
+/// From now on Ctrl-C and SIGTERM only raise the flag. (Calls that wait are restarted: other parts of xtask
+/// do not expect to be interrupted, and the programs they started end by the same Ctrl-C.)
 pub fn catch() {
     CAUGHT.call_once(|| {
         let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());

@@ -1,5 +1,5 @@
-//! `cargo xtask vm`: boots Debian's kernels in QEMU and runs the end-to-end tests there, also on kernels and with cgroup
-//! layouts that this machine does not have.
+//! `cargo xtask vm`: boots Debian's kernels in QEMU and runs the end-to-end tests there, also on kernels and
+//! with cgroup layouts that this machine does not have.
 //!
 //! What the guests run has to be built first, in the profile [`PROFILE`]: [`run`] gets a function for that.
 
@@ -46,8 +46,8 @@ use suite::Suite;
 
 /// Time-outs in emulated machines, unless said otherwise, are this many times those on the host.
 const PATIENCE: u32 = 5;
-/// Guests at a time, unless said otherwise. One uses less than half a CPU on average, since its tests mostly wait; its
-/// memory is 1 GiB.
+/// Guests at a time, unless said otherwise. One uses less than half a CPU on average, since its tests mostly
+/// wait; its memory is 1 GiB.
 const JOBS: usize = 3;
 
 /// Arguments of `cargo xtask vm`.
@@ -61,9 +61,11 @@ pub struct Args {
 enum Command {
     /// Run the end-to-end tests on other kernels; without options on all of the matrix
     Test(TestArgs),
-    /// Run a bench on other kernels: emulated machines are slow, so that its figures are for comparison among them
+    /// Run a bench on other kernels: emulated machines are slow, so that its figures are for comparison among
+    /// them
     Bench(BenchArgs),
-    /// A real Kubernetes control plane on this machine with nodes in guests: one is killed and comes back, one shuts down
+    /// A real Kubernetes control plane on this machine with nodes in guests: one is killed and comes back,
+    /// one shuts down
     Cluster(ClusterArgs),
     /// A guest on this terminal, with the agent and the tests in it
     Shell(ShellArgs),
@@ -110,8 +112,8 @@ struct BenchArgs {
     /// Only with a Debian root and systemd
     #[arg(long)]
     systemd: bool,
-    /// Let the guest's clock count its instructions, a nanosecond each, while it works: its figures are then those of a
-    /// slow machine and do not depend on this one's speed
+    /// Let the guest's clock count its instructions, a nanosecond each, while it works: its figures are then
+    /// those of a slow machine and do not depend on this one's speed
     #[arg(long)]
     virtual_time: bool,
     /// Passed on to the bench
@@ -171,7 +173,8 @@ pub enum Needs {
 /// Builds what a command needs.
 pub type Build<'a> = &'a dyn Fn(Needs) -> Result<(), BoxedError>;
 
-/// `cargo xtask vm`. `build` is called once the options are known to make sense, before the first guest is booted.
+/// `cargo xtask vm`. `build` is called once the options are known to make sense, before the first guest is
+/// booted.
 ///
 /// # Errors
 /// When guests can't be booted at all.
@@ -248,7 +251,8 @@ fn run_command(
     Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Downloads and makes what the guests of the matrix need: minutes, most of which are spent waiting for the network.
+/// Downloads and makes what the guests of the matrix need: minutes, most of which are spent waiting for the
+/// network.
 ///
 /// # Errors
 /// When there is nothing to boot guests with.
@@ -257,8 +261,8 @@ pub fn fetch(layout: &Layout) -> Result<(), VmError> {
     Ok(())
 }
 
-/// The matrix and the harness's own tests, for `cargo xtask test`; the programs are built. What this machine can't
-/// boot is counted as skipped.
+/// The matrix and the harness's own tests, for `cargo xtask test`; the programs are built. What this machine
+/// can't boot is counted as skipped.
 ///
 /// # Errors
 /// When guests can't be booted for another reason than that something for them can't be had.

@@ -1,6 +1,7 @@
 //! QEMU: its command line, its life, and the lines of the guest's second serial port.
 //!
-//! Emulated in software: /dev/kvm is seldom usable where this runs, and the same everywhere is worth more here.
+//! Emulated in software: /dev/kvm is seldom usable where this runs, and the same everywhere is worth more
+//! here.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,12 +14,14 @@ use std::thread::{self, JoinHandle};
 use super::assets::Qemu;
 use nodewarden_guest_job::{NODE_DISK, ROOT_DISK, SCRATCH_DISK};
 
-/// What a guest sees of memory, in MiB, unless said otherwise. The tests' cgroups are far smaller, and containerd fits too.
+/// What a guest sees of memory, in MiB, unless said otherwise. The tests' cgroups are far smaller, and
+/// containerd fits too.
 pub const MEMORY_MIB: u32 = 1024;
-/// `panic=-1`: a panic restarts at once, which `-no-reboot` turns into QEMU's end. The log is large enough that what
-/// the kernel says at each OOM kill does not push out what must be seen in the end. `no_timer_check`: a machine that
-/// gets hardly any time from a busy host would find that its timer does not work, and panic. `tsc=reliable`: such a machine
-/// would also find that its clock is wrong, and count with two clocks from then on.
+/// `panic=-1`: a panic restarts at once, which `-no-reboot` turns into QEMU's end. The log is large enough
+/// that what the kernel says at each OOM kill does not push out what must be seen in the end.
+/// `no_timer_check`: a machine that gets hardly any time from a busy host would find that its timer does not
+/// work, and panic. `tsc=reliable`: such a machine would also find that its clock is wrong, and count with
+/// two clocks from then on.
 const KERNEL_LINE: &str =
     "console=ttyS0 panic=-1 quiet mitigations=off log_buf_len=4M no_timer_check tsc=reliable";
 
@@ -33,8 +36,8 @@ pub struct Plan<'a> {
     pub initramfs: &'a Path,
     /// A Debian root.
     pub root: Option<&'a Path>,
-    /// For a node of a cluster, the disk with its job: what it writes to its root then stays, and it has QEMU's user network,
-    /// in which it reaches this machine's loopback.
+    /// For a node of a cluster, the disk with its job: what it writes to its root then stays, and it has
+    /// QEMU's user network, in which it reaches this machine's loopback.
     pub node: Option<&'a Path>,
     /// An empty ext4 disk.
     pub scratch: Option<&'a Path>,
@@ -42,8 +45,9 @@ pub struct Plan<'a> {
     pub memory_mib: u32,
     /// Its CPUs and NUMA nodes.
     pub shape: Shape,
-    /// Whether its clock counts its instructions, a nanosecond each, while it works, instead of this machine's time: what it
-    /// measures is then that of a slow machine of its own, however slow or busy this one is.
+    /// Whether its clock counts its instructions, a nanosecond each, while it works, instead of this
+    /// machine's time: what it measures is then that of a slow machine of its own, however slow or busy this
+    /// one is.
     pub virtual_time: bool,
     /// Where the first serial port goes.
     pub console: Console<'a>,
@@ -90,7 +94,8 @@ impl Plan<'_> {
     /// QEMU's arguments, without those that it always has.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::<OsString>::new();
-        // Both CPUs' instructions count, and an idle machine's clock follows this one's (QEMU: docs/devel/tcg-icount.rst).
+        // Both CPUs' instructions count, and an idle machine's clock follows this one's (QEMU:
+        // docs/devel/tcg-icount.rst).
         let accelerator = match self.virtual_time {
             true => "tcg,thread=single -icount shift=0,sleep=on",
             false => "tcg,thread=multi",
@@ -161,7 +166,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts it. It dies with the calling thread, and Ctrl-C does not reach it: the caller that waits for it ends it.
+    /// Starts it. It dies with the calling thread, and Ctrl-C does not reach it: the caller that waits for it
+    /// ends it.
     ///
     /// # Errors
     /// When QEMU can't be started.

@@ -48,7 +48,8 @@ fn closing(outcome: &Outcome) -> String {
     }
 }
 
-/// A folder for temporary files in `parent`, removed when dropped. What a run that was killed left there goes first.
+/// A folder for temporary files in `parent`, removed when dropped. What a run that was killed left there goes
+/// first.
 ///
 /// # Errors
 /// When it can't be made.

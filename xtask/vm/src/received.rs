@@ -55,7 +55,8 @@ pub struct Received {
 }
 
 impl Received {
-    /// Takes in one line. Returns what to show of it to the user; `since` is the time since the machine's start.
+    /// Takes in one line. Returns what to show of it to the user; `since` is the time since the machine's
+    /// start.
     pub fn line(&mut self, line: &str, since: Duration) -> Option<String> {
         let Ok(mark) = line.parse() else {
             self.tally.line(line);

@@ -49,8 +49,8 @@ pub enum RefusedError {
     },
 }
 
-/// Copies `agent` to `copy` with the first instruction of the kernel program `program` replaced. `object` is the file
-/// of kernel programs that the agent carries.
+/// Copies `agent` to `copy` with the first instruction of the kernel program `program` replaced. `object` is
+/// the file of kernel programs that the agent carries.
 ///
 /// # Errors
 /// When they do not belong together or a file operation fails.

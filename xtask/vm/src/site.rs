@@ -25,7 +25,8 @@ pub struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// Gets what `guests` need, and packs the programs, which must be built. From now on Ctrl-C is noted, not deadly.
+    /// Gets what `guests` need, and packs the programs, which must be built. From now on Ctrl-C is noted, not
+    /// deadly.
     ///
     /// # Errors
     /// When QEMU or every kernel is missing, or packing fails.

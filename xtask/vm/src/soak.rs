@@ -17,8 +17,8 @@ const MORE: Duration = Duration::from_secs(45 * 60);
 /// What the guest sees of memory, in MiB: pods use some hundreds, and the disks' files stay in its cache.
 const MEMORY_MIB: u32 = 2048;
 
-/// Runs `nodewarden-stage soak ARGUMENTS`, which takes about `time`, in a guest with this kernel; the programs are
-/// built. Its lines are shown as they come.
+/// Runs `nodewarden-stage soak ARGUMENTS`, which takes about `time`, in a guest with this kernel; the
+/// programs are built. Its lines are shown as they come.
 ///
 /// # Errors
 /// When the guest can't be booted at all.

@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(50 * 60);
 const SILENCE: Duration = Duration::from_secs(15 * 60);
 /// Memory of the guest with two NUMA nodes, in MiB.
 const NUMA_MEMORY_MIB: u32 = 1536;
-/// Factor on the time-outs there, on top of the others': eight emulated CPUs share the two or so that are real, and ending
-/// the kernel's programs waits for each of the eight.
+/// Factor on the time-outs there, on top of the others': eight emulated CPUs share the two or so that are
+/// real, and ending the kernel's programs waits for each of the eight.
 const NUMA_PATIENCE: u32 = 3;
 /// Beginning of the names of tests that need several NUMA nodes.
 const NUMA_TESTS: &str = "numa_";

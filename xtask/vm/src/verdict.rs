@@ -1,5 +1,5 @@
-//! Whether a guest passed, from what it left: the console, the result lines, how QEMU ended and whether it was waited
-//! for in vain.
+//! Whether a guest passed, from what it left: the console, the result lines, how QEMU ended and whether it
+//! was waited for in vain.
 
 use std::fmt;
 use std::time::Duration;

@@ -35,7 +35,8 @@ impl EventFilter {
         Ok(Self { types, pod: pod.to_owned() })
     }
 
-    /// Whether the client gets the event. Events about lost events always pass, because lost ones may have matched.
+    /// Whether the client gets the event. Events about lost events always pass, because lost ones may have
+    /// matched.
     pub fn wants(&self, event: &Event) -> bool {
         if matches!(&event.detail, Detail::Lost { lost_type, .. } if lost_type == LOST_SUBSCRIBER) {
             return true;

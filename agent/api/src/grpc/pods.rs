@@ -44,8 +44,8 @@ impl Pods for Service {
     }
 }
 
-/// The requested pods, sorted by namespace and name, with their probes from `probes`. `runtime` is the name that the
-/// container runtime gives itself.
+/// The requested pods, sorted by namespace and name, with their probes from `probes`. `runtime` is the name
+/// that the container runtime gives itself.
 pub fn list(
     views: &[Arc<PodView>],
     snapshot: &Snapshot,

@@ -1,5 +1,5 @@
-//! A subscription to the journal as a stream of messages, without a queue or task in between: an appended event wakes
-//! the connection directly.
+//! A subscription to the journal as a stream of messages, without a queue or task in between: an appended
+//! event wakes the connection directly.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Which `Host` a request may name.
 //!
-//! A web page can make a browser on this machine, or in a network from which the agent is reached, send requests to the
-//! agent under a DNS name of the page's own (DNS rebinding), and then read the answers. Such a request names that host.
-//! An address cannot be rebound, so those are always accepted.
+//! A web page can make a browser on this machine, or in a network from which the agent is reached, send
+//! requests to the agent under a DNS name of the page's own (DNS rebinding), and then read the answers. Such
+//! a request names that host. An address cannot be rebound, so those are always accepted.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -71,7 +71,8 @@ fn is_ipv6(name: &str) -> bool {
     inner.parse::<Ipv6Addr>().is_ok()
 }
 
-/// Answers 421 to a request that names a foreign host. Requests of HTTP/1.0 may name none; browsers always do.
+/// Answers 421 to a request that names a foreign host. Requests of HTTP/1.0 may name none; browsers always
+/// do.
 pub(super) async fn check(allowed: std::sync::Arc<AllowedHosts>, request: Request, next: Next) -> Response {
     let named = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or("?"));
     let foreign = named.chain(request.uri().authority().map(|authority| authority.as_str()));

@@ -1,5 +1,5 @@
-//! The images for a scrape. Listing them may take long or hang in the runtime, so a scrape uses the last known list and
-//! never waits.
+//! The images for a scrape. Listing them may take long or hang in the runtime, so a scrape uses the last
+//! known list and never waits.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

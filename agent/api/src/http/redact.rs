@@ -1,8 +1,8 @@
-//! Takes out of a pod what may be secret before it is shown without authentication: the literal values of variables, those
-//! of headers that probes and hooks send, and annotations that repeat the manifest. Pure.
+//! Takes out of a pod what may be secret before it is shown without authentication: the literal values of
+//! variables, those of headers that probes and hooks send, and annotations that repeat the manifest. Pure.
 //!
-//! Names stay, as does where a value comes from (`valueFrom`). `nodewarden pods --output json`, which only root can use,
-//! shows everything.
+//! Names stay, as does where a value comes from (`valueFrom`). `nodewarden pods --output json`, which only
+//! root can use, shows everything.
 
 use k8s_openapi::api::core::v1;
 

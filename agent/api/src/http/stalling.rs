@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may take nothing. Clones share it, so that it can be changed for a connection that has become a
-/// stream.
+/// How long a client may take nothing. Clones share it, so that it can be changed for a connection that has
+/// become a stream.
 #[derive(Debug, Clone)]
 pub struct StallLimit(Arc<AtomicU64>);
 

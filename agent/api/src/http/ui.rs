@@ -6,8 +6,8 @@
 //! | `/ui/<file>` | its scripts and styles |
 //! | `/ui/stream` | Server-Sent Events: `state` (first everything, then each second what has changed) and `events` |
 //!
-//! Everything that is shown is made from the messages of gRPC, so both have the same figures. While no page is open, nothing
-//! is read.
+//! Everything that is shown is made from the messages of gRPC, so both have the same figures. While no page
+//! is open, nothing is read.
 
 mod files;
 mod frame;
@@ -36,7 +36,8 @@ use hub::Hub;
 use nodewarden_model::AgentState;
 use nodewarden_storage::journal::Journal;
 
-/// Browsers load nothing of another origin, run no script of the document itself, and show the page in no frame.
+/// Browsers load nothing of another origin, run no script of the document itself, and show the page in no
+/// frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -1,4 +1,5 @@
-//! Every flag of a kubelet 1.36 (cmd/kubelet/app/options), and those of earlier versions that installers still pass.
+//! Every flag of a kubelet 1.36 (cmd/kubelet/app/options), and those of earlier versions that installers
+//! still pass.
 
 use super::value::Form;
 use Meaning::{Key, NoEffect, Only, Refused};

@@ -49,7 +49,8 @@ fn every_flag_can_be_given() {
     }
 }
 
-/// The drop-in of kubeadm 1.36 with the flags that it writes into /var/lib/kubelet/kubeadm-flags.env, and older ones.
+/// The drop-in of kubeadm 1.36 with the flags that it writes into /var/lib/kubelet/kubeadm-flags.env, and
+/// older ones.
 #[test]
 fn a_kubeadm_drop_in_starts_the_agent() {
     let dir = tempfile::tempdir().unwrap();

@@ -87,7 +87,8 @@ fn map(texts: &[String], separator: char) -> Option<Value> {
     parts(texts).map(pair).collect::<Option<Mapping>>().map(Value::from)
 }
 
-/// As ColonSeparatedMultimapStringString of k8s.io/component-base/cli/flag: the values of each name in their order.
+/// As ColonSeparatedMultimapStringString of k8s.io/component-base/cli/flag: the values of each name in their
+/// order.
 fn headers(texts: &[String]) -> Option<Value> {
     let mut all = Mapping::new();
     for part in parts(texts) {

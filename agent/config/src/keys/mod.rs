@@ -1,5 +1,6 @@
-//! Every key of a configuration, and what it means here. From this table come the order that `config check` prints in, the
-//! table of docs/CONFIGURATION.md, the descriptions of the schema, and the messages at the start.
+//! Every key of a configuration, and what it means here. From this table come the order that `config check`
+//! prints in, the table of docs/CONFIGURATION.md, the descriptions of the schema, and the messages at the
+//! start.
 
 mod done;
 mod own;
@@ -36,7 +37,8 @@ pub enum Meaning {
     Done(&'static str),
     /// It is accepted without an effect; the reason.
     NoEffect { shape: Shape, reason: &'static str },
-    /// It is accepted only with values for which its absence would be the same, since ignoring others would break a promise.
+    /// It is accepted only with values for which its absence would be the same, since ignoring others would
+    /// break a promise.
     Refused { shape: Shape, accepts: fn(&Value) -> bool, expected: &'static str, reason: &'static str },
 }
 
@@ -50,8 +52,8 @@ pub enum Unread {
     Unknown,
 }
 
-/// All keys of the kubelet's file, as of Kubernetes 1.37 (k8s.io/kubelet config/v1beta1/types.go), and those of the section
-/// `nodewarden`.
+/// All keys of the kubelet's file, as of Kubernetes 1.37 (k8s.io/kubelet config/v1beta1/types.go), and those
+/// of the section `nodewarden`.
 pub fn all() -> impl Iterator<Item = Key> {
     let done = DONE.iter().chain(OWN).map(|(path, about)| Key { path, meaning: Meaning::Done(about) });
     done.chain(WITHOUT_EFFECT.iter().copied())
@@ -83,7 +85,8 @@ pub fn unread(path: &str, value: &Value) -> Unread {
     }
 }
 
-/// The key of `known` that was probably meant by `key`: equal ignoring case, or with at most two different letters.
+/// The key of `known` that was probably meant by `key`: equal ignoring case, or with at most two different
+/// letters.
 pub fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

@@ -44,8 +44,8 @@ fn the_keys_called_done_are_those_that_are_read() {
     assert!(unknown.is_empty(), "not in the table: {unknown:?}");
 }
 
-/// Every key without effect is accepted with some value, which is then listed with its reason, and refused with a value of
-/// another type.
+/// Every key without effect is accepted with some value, which is then listed with its reason, and refused
+/// with a value of another type.
 #[test]
 fn keys_without_effect_are_listed_or_refused() {
     let values = ["true", "false", "5", "5s", "none", "{}", "[]"];

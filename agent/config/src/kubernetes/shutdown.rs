@@ -1,5 +1,5 @@
-//! Graceful node shutdown: `shutdownGracePeriod`, `shutdownGracePeriodCriticalPods`, `shutdownGracePeriodByPodPriority`
-//! (KEP-2000, KEP-2712).
+//! Graceful node shutdown: `shutdownGracePeriod`, `shutdownGracePeriodCriticalPods`,
+//! `shutdownGracePeriodByPodPriority` (KEP-2000, KEP-2712).
 
 use std::time::Duration;
 
@@ -41,9 +41,9 @@ pub struct PriorityGrace {
 }
 
 impl ShutdownSettings {
-    /// The groups by ascending priority, which is the order in which they end; empty if shutdowns are not delayed
-    /// (migrateConfig of pkg/kubelet/nodeshutdown: the two simple keys are priorities 0 and 2000000000, and their groups
-    /// have whole seconds).
+    /// The groups by ascending priority, which is the order in which they end; empty if shutdowns are not
+    /// delayed (migrateConfig of pkg/kubelet/nodeshutdown: the two simple keys are priorities 0 and
+    /// 2000000000, and their groups have whole seconds).
     pub fn groups(&self) -> Vec<PriorityGrace> {
         if !self.by_priority.is_empty() {
             return self.by_priority.clone();

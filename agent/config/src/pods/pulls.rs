@@ -33,8 +33,8 @@ pub(super) fn rate(top: &mut Fields<'_>) -> Option<PullRate> {
     (per_second > 0).then(|| PullRate { per_second: narrow(per_second), burst: narrow(burst) })
 }
 
-/// Number of concurrent pulls: `serializeImagePulls` is true unless `maxParallelImagePulls` is above 1; `None` for no
-/// limit.
+/// Number of concurrent pulls: `serializeImagePulls` is true unless `maxParallelImagePulls` is above 1;
+/// `None` for no limit.
 pub(super) fn at_once(top: &mut Fields<'_>) -> Option<u32> {
     let (serialize, most) = ("serializeImagePulls", "maxParallelImagePulls");
     let at_once = top

@@ -18,8 +18,8 @@ fn is_namespaced(name: &str) -> bool {
             .any(|start| name.starts_with(start))
 }
 
-/// `allowedUnsafeSysctls`, with the kubelet's rules for their form (`NewAllowlist`): a `*` only at the end of a
-/// beginning, and only names that a namespace has.
+/// `allowedUnsafeSysctls`, with the kubelet's rules for their form (`NewAllowlist`): a `*` only at the end of
+/// a beginning, and only names that a namespace has.
 pub(super) fn allowed(top: &mut Fields<'_>) -> Vec<String> {
     let key = "allowedUnsafeSysctls";
     let given = top.texts(key).unwrap_or_default();

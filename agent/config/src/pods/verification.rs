@@ -32,8 +32,8 @@ pub enum VerificationPolicy {
 }
 
 impl ImageVerification {
-    /// Whether credentials have to be verified for an image of this repository, which the agent has pulled or not (kubelet:
-    /// `RequireCredentialVerificationForImage`).
+    /// Whether credentials have to be verified for an image of this repository, which the agent has pulled or
+    /// not (kubelet: `RequireCredentialVerificationForImage`).
     pub fn applies_to(&self, repository: &str, was_pulled: bool) -> bool {
         match self.policy {
             VerificationPolicy::NeverVerify => false,

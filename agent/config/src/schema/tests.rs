@@ -61,8 +61,8 @@ fn file(path: &str, value: &str) -> String {
     format!("{top}: {}", rest.map_or(value.to_owned(), |rest| nested(rest, value)))
 }
 
-/// The agent is asked about each key of the schema, with a value that fits no type: it knows the key and refuses the
-/// value, and so does the schema.
+/// The agent is asked about each key of the schema, with a value that fits no type: it knows the key and
+/// refuses the value, and so does the schema.
 #[test]
 fn each_key_of_the_schema_is_one_of_the_agent() {
     let mut all = Vec::new();

@@ -7,7 +7,8 @@ use crate::*;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// A file and a directory with drop-in files; every text gets the head that a file must have, but those that have one.
+/// A file and a directory with drop-in files; every text gets the head that a file must have, but those that
+/// have one.
 struct Files {
     directory: tempfile::TempDir,
 }

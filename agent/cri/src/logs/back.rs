@@ -19,8 +19,8 @@ pub struct Last {
     pub lines: u64,
 }
 
-/// Finds the last `wanted` lines of the container's output before `end`. Several partial entries of one line count as
-/// one, whereas the kubelet counts entries.
+/// Finds the last `wanted` lines of the container's output before `end`. Several partial entries of one line
+/// count as one, whereas the kubelet counts entries.
 pub fn last_lines(file: &File, end: u64, wanted: u64) -> io::Result<Last> {
     let mut last = Last { offset: end, lines: 0 };
     if wanted == 0 || end == 0 {

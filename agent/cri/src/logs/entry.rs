@@ -1,8 +1,8 @@
 //! One line of a log file: `2016-10-06T00:17:09.669794202Z stdout F text`. Pure.
 //!
-//! The format is CRI's (`parseCRILog`, `staging/…/cri-client/pkg/logs/logs.go`): time, stream, tags separated by
-//! colons, text. The first tag is `P` if the runtime split a long line: the rest follows in a later entry of the same
-//! stream, and this entry does not end a line.
+//! The format is CRI's (`parseCRILog`, `staging/…/cri-client/pkg/logs/logs.go`): time, stream, tags separated
+//! by colons, text. The first tag is `P` if the runtime split a long line: the rest follows in a later entry
+//! of the same stream, and this entry does not end a line.
 
 use jiff::Timestamp;
 use memchr::memchr;
@@ -51,8 +51,8 @@ impl<'a> Entry<'a> {
 /// Longest head of an entry that [`ends_line`] needs to see: time with zone, stream, tags.
 pub(super) const HEAD: usize = 128;
 
-/// Whether the entry with this head ends a line of the container's output; true for other formats. The head may go on into
-/// the next entry, which does not matter.
+/// Whether the entry with this head ends a line of the container's output; true for other formats. The head
+/// may go on into the next entry, which does not matter.
 pub(super) fn ends_line(head: &[u8]) -> bool {
     let head = &head[..memchr(b'\n', head).unwrap_or(head.len())];
     let tags = field(head).and_then(|(_, rest)| field(rest)).and_then(|(_, rest)| field(rest));

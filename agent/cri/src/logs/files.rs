@@ -20,8 +20,8 @@ pub(super) struct Found {
     pub written: SystemTime,
 }
 
-/// The runs that have a log in the directory of a container's logs, newest first, each with the place of its log. Empty
-/// if the directory does not exist.
+/// The runs that have a log in the directory of a container's logs, newest first, each with the place of its
+/// log. Empty if the directory does not exist.
 ///
 /// `pod_logs` is the pod's log directory, `container` the name of the container.
 pub fn runs(pod_logs: &Path, container: &str) -> Result<Vec<(u32, LogPath)>, LogError> {
@@ -37,8 +37,8 @@ pub fn runs(pod_logs: &Path, container: &str) -> Result<Vec<(u32, LogPath)>, Log
     Ok(found)
 }
 
-/// The files of one run's log, oldest first and the one being written last, if it exists. Compressed ones are left out,
-/// and rotated ones that are no regular files. Nothing if the directory does not exist.
+/// The files of one run's log, oldest first and the one being written last, if it exists. Compressed ones are
+/// left out, and rotated ones that are no regular files. Nothing if the directory does not exist.
 pub(super) fn chain(path: &LogPath) -> Result<Option<(LogDir, Vec<Found>)>, LogError> {
     let directory = match path.directory() {
         Err(error) if error.is_missing() => return Ok(None),

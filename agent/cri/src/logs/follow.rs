@@ -99,8 +99,9 @@ async fn blocking<T: Send + 'static>(
     blocking::LOG_READING.run(work).await.map_err(LogError::at("read", path))?
 }
 
-/// Watches for files that are written, created, renamed or removed in the log's directory. `None` if that is not possible,
-/// such as because there are as many watches as the kernel allows. Must be called inside a tokio runtime.
+/// Watches for files that are written, created, renamed or removed in the log's directory. `None` if that is
+/// not possible, such as because there are as many watches as the kernel allows. Must be called inside a
+/// tokio runtime.
 fn watch(path: &LogPath) -> Option<Watch> {
     let watch = watched(path);
     watch

@@ -20,8 +20,8 @@ fn file(text: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Offset of the last `wanted` lines of a log with this text, and how many there are: by reading backwards, and by reading
-/// from the beginning.
+/// Offset of the last `wanted` lines of a log with this text, and how many there are: by reading backwards,
+/// and by reading from the beginning.
 ///
 /// # Errors
 /// When the kernel has no file in memory.

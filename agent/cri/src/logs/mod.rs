@@ -2,7 +2,8 @@
 //!
 //! - [`Entry`]: one line of a log file.
 //! - [`Selection`]: which entries are shown, and how.
-//! - [`LogPath`]: where a log is; everything is opened without following links below the directory of all logs.
+//! - [`LogPath`]: where a log is; everything is opened without following links below the directory of all
+//!   logs.
 //! - [`runs`]: which runs of a container have a log.
 //! - [`Reader`]: reads one run's log from the requested position, across rotated files.
 //! - [`send`]: the same as a stream that can follow new output.

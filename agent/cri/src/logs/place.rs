@@ -1,9 +1,9 @@
 //! Where a run's log is, and its directory opened in a way that no pod can lead elsewhere.
 //!
-//! A pod with a writable `hostPath` of the log directory may put links and FIFOs where the agent, as root, expects log
-//! files. The directory of all logs is the administrator's, and may be reached through links. Below it every step of a
-//! path is a directory that is no link, and a log is a regular file, opened without following a link and without
-//! waiting for the other end of a FIFO.
+//! A pod with a writable `hostPath` of the log directory may put links and FIFOs where the agent, as root,
+//! expects log files. The directory of all logs is the administrator's, and may be reached through links.
+//! Below it every step of a path is a directory that is no link, and a log is a regular file, opened without
+//! following a link and without waiting for the other end of a FIFO.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -27,7 +27,8 @@ const READ: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 
-/// The place of one run's log: `<namespace>_<pod>_<uid>/<container>/<run>.log` below the directory of all logs.
+/// The place of one run's log: `<namespace>_<pod>_<uid>/<container>/<run>.log` below the directory of all
+/// logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPath {
     /// The directory of all logs (`podLogsDir`).
@@ -37,8 +38,8 @@ pub struct LogPath {
 }
 
 impl LogPath {
-    /// The log `name` (`<container>/<run>.log`) of the pod with the log directory `pod_logs`, which is a directory in
-    /// that of all logs.
+    /// The log `name` (`<container>/<run>.log`) of the pod with the log directory `pod_logs`, which is a
+    /// directory in that of all logs.
     pub fn new(pod_logs: &Path, name: impl AsRef<Path>) -> Self {
         let root = pod_logs.parent().unwrap_or(Path::new("/"));
         let below = Path::new(pod_logs.file_name().unwrap_or_default()).join(name);
@@ -63,8 +64,8 @@ impl LogPath {
     /// The directory with the log.
     ///
     /// # Errors
-    /// It does not exist ([`LogError::is_missing`]), a part of the path below the directory of all logs is a link or no
-    /// directory, or it cannot be opened.
+    /// It does not exist ([`LogError::is_missing`]), a part of the path below the directory of all logs is a
+    /// link or no directory, or it cannot be opened.
     pub(super) fn directory(&self) -> Result<LogDir, LogError> {
         let path = self.full();
         let path = path.parent().unwrap_or(Path::new("/")).to_owned();
@@ -92,7 +93,8 @@ impl LogPath {
     }
 }
 
-/// The directory of a container's logs, open. What happens in it happens in this directory, whatever is put at its path.
+/// The directory of a container's logs, open. What happens in it happens in this directory, whatever is put
+/// at its path.
 #[derive(Debug)]
 pub(super) struct LogDir {
     fd: OwnedFd,

@@ -1,8 +1,9 @@
 //! Log rotation: renames a log that has become too large and limits the number of rotated files (kubelet
 //! pkg/kubelet/logs/container_log_manager.go).
 //!
-//! `0.log` becomes `0.log.<time>`; at the next rotation that one is compressed to `0.log.<time>.gz`, and files beyond
-//! the limit are removed, oldest first. A process that reads `0.log` meanwhile continues in the renamed file.
+//! `0.log` becomes `0.log.<time>`; at the next rotation that one is compressed to `0.log.<time>.gz`, and
+//! files beyond the limit are removed, oldest first. A process that reads `0.log` meanwhile continues in the
+//! renamed file.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -32,8 +33,8 @@ struct Tidying {
     compress: Vec<String>,
 }
 
-/// Plans the tidying of the log `name` in a directory with these names, so that `max_files` are left after the rotation.
-/// Other names are ignored.
+/// Plans the tidying of the log `name` in a directory with these names, so that `max_files` are left after
+/// the rotation. Other names are ignored.
 fn tidying(name: &str, names: &[String], max_files: u32) -> Tidying {
     let stem = |own: &str| -> Option<String> {
         let rest = own.strip_prefix(name)?.strip_prefix('.')?;
@@ -54,8 +55,8 @@ fn tidying(name: &str, names: &[String], max_files: u32) -> Tidying {
 /// Removes and compresses rotated files of the log at `path`. Blocks while compressing.
 ///
 /// # Errors
-/// The first failed call; the other files are processed nevertheless. A rotated file that is not a regular file fails to
-/// be compressed, and is removed when it is beyond the limit.
+/// The first failed call; the other files are processed nevertheless. A rotated file that is not a regular
+/// file fails to be compressed, and is removed when it is beyond the limit.
 pub fn tidy(path: &LogPath, max_files: u32) -> Result<(), LogError> {
     let directory = match path.directory() {
         Err(error) if error.is_missing() => return Ok(()),
@@ -72,8 +73,8 @@ pub fn tidy(path: &LogPath, max_files: u32) -> Result<(), LogError> {
     removed.chain(compressed).fold(Ok(()), Result::and)
 }
 
-/// Replaces the file `name` by `name.gz` with the same permissions and time. An incomplete file never has the final
-/// name. Does nothing if the file does not exist.
+/// Replaces the file `name` by `name.gz` with the same permissions and time. An incomplete file never has the
+/// final name. Does nothing if the file does not exist.
 fn compress(directory: &LogDir, name: &str) -> Result<(), LogError> {
     let (unfinished, compressed) = (format!("{name}{UNFINISHED}"), format!("{name}{COMPRESSED}"));
     let (unfinished, compressed) = (OsStr::new(&unfinished), OsStr::new(&compressed));
@@ -99,8 +100,8 @@ fn compress(directory: &LogDir, name: &str) -> Result<(), LogError> {
     result.map_err(LogError::at("compress", &directory.path_of(OsStr::new(name))))
 }
 
-/// Renames the log at `path`, adding the time. The runtime continues to write to the renamed file until it reopens the
-/// log.
+/// Renames the log at `path`, adding the time. The runtime continues to write to the renamed file until it
+/// reopens the log.
 ///
 /// # Errors
 /// The file does not exist, or the log was already rotated in this second.

@@ -28,8 +28,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// `since`: only entries since then. `timestamps`: prefix each line with the time at which it began. `limit`: maximum
-    /// number of bytes, including times; the last line may be cut.
+    /// `since`: only entries since then. `timestamps`: prefix each line with the time at which it began.
+    /// `limit`: maximum number of bytes, including times; the last line may be cut.
     pub fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
         Self { since, timestamps, stream: None, remaining: limit, inside: [false; 2] }
     }

@@ -3,8 +3,8 @@
 use super::reader::Step;
 use super::{LogError, LogPath, Reader, Request};
 
-/// The last `lines` lines of a log, with both streams in order of writing, cut to the last `bytes` bytes. Empty if there
-/// is no log.
+/// The last `lines` lines of a log, with both streams in order of writing, cut to the last `bytes` bytes.
+/// Empty if there is no log.
 ///
 /// For `terminationMessagePolicy: FallbackToLogsOnError` the kubelet takes 80 lines and 2048 bytes
 /// (`readLastStringFromContainerLogs`, `pkg/kubelet/kuberuntime`).

@@ -1,7 +1,7 @@
 //! The SPDY/3.1 frames that a client of a runtime's streaming server needs. Pure.
 //!
-//! Headers are compressed with zlib in SPDY. Ours are sent in stored blocks, which every decoder reads; the server's
-//! are not decoded, because only the number of the stream matters.
+//! Headers are compressed with zlib in SPDY. Ours are sent in stored blocks, which every decoder reads; the
+//! server's are not decoded, because only the number of the stream matters.
 
 /// A frame of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

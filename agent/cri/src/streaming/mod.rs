@@ -1,10 +1,10 @@
-//! Commands in containers with streamed input and output: CRI's Exec returns the URL of a server of the runtime that
-//! implements the kubelet's remote command protocol.
+//! Commands in containers with streamed input and output: CRI's Exec returns the URL of a server of the
+//! runtime that implements the kubelet's remote command protocol.
 //!
-//! - [`websocket`]: over WebSocket, subprotocol v5.channel.k8s.io or v4.channel.k8s.io. v4 cannot signal the end of the
-//!   input, and containerd (1.6 as well as 2.2) implements no other.
-//! - [`spdy`]: over SPDY/3.1, which every runtime implements and which can signal it. It is used for commands with
-//!   input that is not a terminal; WebSocket v5 is used if a runtime no longer supports SPDY.
+//! - [`websocket`]: over WebSocket, subprotocol v5.channel.k8s.io or v4.channel.k8s.io. v4 cannot signal the
+//!   end of the input, and containerd (1.6 as well as 2.2) implements no other.
+//! - [`spdy`]: over SPDY/3.1, which every runtime implements and which can signal it. It is used for commands
+//!   with input that is not a terminal; WebSocket v5 is used if a runtime no longer supports SPDY.
 //! - [`status`]: the result of the command.
 
 mod address;
@@ -59,11 +59,11 @@ pub enum ExecInput {
 }
 
 impl Client {
-    /// Runs a command and passes on its input and output; returns its exit code (128 plus the signal's number if a signal
-    /// ended it). Dropping the sender of `input` does not close the command's input.
+    /// Runs a command and passes on its input and output; returns its exit code (128 plus the signal's number
+    /// if a signal ended it). Dropping the sender of `input` does not close the command's input.
     ///
-    /// Dropping the future closes the connection and does not end the command: it continues until it reads from or writes
-    /// to a closed stream, as with the kubelet.
+    /// Dropping the future closes the connection and does not end the command: it continues until it reads
+    /// from or writes to a closed stream, as with the kubelet.
     ///
     /// # Errors
     /// The command could not be started, or the connection broke before the command ended.

@@ -38,8 +38,8 @@ const LONGEST: usize = 256 << 10;
 pub struct Collected(Vec<u8>);
 
 impl Collected {
-    /// Adds a piece and returns the exit code; `None` while the status is incomplete. What gets longer than [`LONGEST`] is
-    /// no status: a server cannot make the agent keep more.
+    /// Adds a piece and returns the exit code; `None` while the status is incomplete. What gets longer than
+    /// [`LONGEST`] is no status: a server cannot make the agent keep more.
     pub fn add(&mut self, piece: &[u8]) -> Option<Result<i32, ExecError>> {
         if self.0.len() + piece.len() > LONGEST {
             let message = format!("the runtime sent more than {LONGEST} bytes that are no status");

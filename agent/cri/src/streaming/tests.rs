@@ -51,7 +51,8 @@ impl Session {
         out
     }
 
-    /// Sends lines until the output contains `text`, because a change of size and typed input are not ordered.
+    /// Sends lines until the output contains `text`, because a change of size and typed input are not
+    /// ordered.
     async fn asked_until(&mut self, text: &str) {
         let mut out = String::new();
         for _ in 0..30 {
@@ -95,7 +96,8 @@ async fn streams_exit_codes_input_and_terminals() {
     assert_eq!(session.until("\n").await, "first\n");
     session.ended.abort();
 
-    // Input that ends, so that a command that reads all of it ends too; in both directions more than buffers hold.
+    // Input that ends, so that a command that reads all of it ends too; in both directions more than buffers
+    // hold.
     let session = start(&client, &id, "cat; echo done >&2; exit 4", true, false);
     session.sender.send(ExecInput::Stdin(b"hello\n".to_vec())).await.unwrap();
     session.sender.send(ExecInput::Close).await.unwrap();

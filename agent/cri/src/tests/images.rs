@@ -1,4 +1,5 @@
-//! Images in a real containerd: listing, file system, and removal with their space. Skipped without containerd.
+//! Images in a real containerd: listing, file system, and removal with their space. Skipped without
+//! containerd.
 
 use std::fs;
 use std::path::Path;

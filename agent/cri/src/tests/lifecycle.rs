@@ -1,5 +1,5 @@
-//! The life of a pod in a real containerd, and the effect of a restart of containerd on the connection. Skipped
-//! without containerd.
+//! The life of a pod in a real containerd, and the effect of a restart of containerd on the connection.
+//! Skipped without containerd.
 
 use std::time::{Duration, Instant};
 

@@ -67,8 +67,8 @@ impl Validity {
         now >= self.until
     }
 
-    /// When it is renewed: after 70 to 90 % of its life, so that nodes that were made together do not ask together
-    /// (k8s.io/client-go/util/certificate `nextRotationDeadline`).
+    /// When it is renewed: after 70 to 90 % of its life, so that nodes that were made together do not ask
+    /// together (k8s.io/client-go/util/certificate `nextRotationDeadline`).
     pub fn renewal(&self) -> Timestamp {
         let life = Duration::try_from(self.until.duration_since(self.from)).unwrap_or_default();
         let part = 0.7 + 0.2 * f64::from(self.spread) / 255.0;

@@ -19,8 +19,9 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const LOOK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// How long it is looked at often.
 const OFTEN: Duration = Duration::from_secs(30);
-/// What every certificate of a node is for. Keys are ECDSA, which cannot encipher keys, but Kubernetes before 1.22 approves
-/// and signs only with exactly these, and later versions accept them too (pkg/apis/certificates/helpers.go).
+/// What every certificate of a node is for. Keys are ECDSA, which cannot encipher keys, but Kubernetes before
+/// 1.22 approves and signs only with exactly these, and later versions accept them too
+/// (pkg/apis/certificates/helpers.go).
 const USAGES: [&str; 2] = ["digital signature", "key encipherment"];
 /// Time limit of one call.
 const CALL: Duration = Duration::from_secs(10);
@@ -88,8 +89,8 @@ impl RequestError {
     }
 }
 
-/// The request for the certificate of this node. Its name follows from the key and the purpose: a restarted agent finds the
-/// request that it has made before.
+/// The request for the certificate of this node. Its name follows from the key and the purpose: a restarted
+/// agent finds the request that it has made before.
 ///
 /// # Errors
 /// The request cannot be signed.

@@ -33,7 +33,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// By the settings; clients that it makes are behind the gate, and repeat requests after a 429 if `repeats`.
+    /// By the settings; clients that it makes are behind the gate, and repeat requests after a 429 if
+    /// `repeats`.
     pub fn new(settings: &KubernetesSettings, gate: Gate, repeats: bool) -> Self {
         Self {
             kubeconfig: settings.kubeconfig.clone(),
@@ -50,8 +51,8 @@ impl Source {
         &self.store
     }
 
-    /// Whether a client certificate is to be requested now: the present credentials are for nothing else, or are near their
-    /// end.
+    /// Whether a client certificate is to be requested now: the present credentials are for nothing else, or
+    /// are near their end.
     pub fn wants_certificate(&self, state: &State, now: Timestamp) -> bool {
         state.bootstrap || (self.rotate && state.validity.is_some_and(|validity| now >= validity.renewal()))
     }
@@ -66,8 +67,8 @@ impl Source {
         ))
     }
 
-    /// The client and what is known of its credentials; `None` if the files are those of `known`. Blocking; inside a tokio
-    /// runtime.
+    /// The client and what is known of its credentials; `None` if the files are those of `known`. Blocking;
+    /// inside a tokio runtime.
     ///
     /// # Errors
     /// A file cannot be read, or its content is no credentials.
@@ -124,8 +125,8 @@ impl Source {
         if missing || over() { (bootstrap, true) } else { (path, false) }
     }
 
-    /// Writes the kubeconfig after bootstrapping: the cluster of the bootstrap kubeconfig, and the certificate in
-    /// `--cert-dir`.
+    /// Writes the kubeconfig after bootstrapping: the cluster of the bootstrap kubeconfig, and the
+    /// certificate in `--cert-dir`.
     ///
     /// # Errors
     /// The bootstrap kubeconfig cannot be read, or the other one not written.
@@ -159,7 +160,8 @@ impl Source {
     }
 }
 
-/// A client for a command: with the credentials of `$KUBECONFIG` or `~/.kube/config`, else of the pod in which it runs.
+/// A client for a command: with the credentials of `$KUBECONFIG` or `~/.kube/config`, else of the pod in
+/// which it runs.
 ///
 /// # Errors
 /// There are none, or they are not valid.
@@ -225,7 +227,8 @@ fn use_current(file: &mut Kubeconfig, current: &Path) {
     }
 }
 
-/// Changes when the kubeconfig or a file that it names does. Token files are not read: each client follows its own.
+/// Changes when the kubeconfig or a file that it names does. Token files are not read: each client follows
+/// its own.
 fn digest(file: &Kubeconfig) -> [u8; 32] {
     let mut digest = Sha256::new();
     digest.update(serde_json::to_vec(file).unwrap_or_default());

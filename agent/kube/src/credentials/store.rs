@@ -1,5 +1,6 @@
-//! Certificates with their keys in `--cert-dir`, as a kubelet keeps them (k8s.io/client-go/util/certificate FileStore): each
-//! in a file of its own, and a link `<name>-current.pem` to the newest. All of it is blocking.
+//! Certificates with their keys in `--cert-dir`, as a kubelet keeps them (k8s.io/client-go/util/certificate
+//! FileStore): each in a file of its own, and a link `<name>-current.pem` to the newest. All of it is
+//! blocking.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};

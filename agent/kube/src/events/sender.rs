@@ -239,8 +239,8 @@ async fn write(api: &Api, entry: &Entry, new: bool) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Nothing can be made in a namespace that is being deleted (apiserver admission plugin `NamespaceLifecycle`), which is how
-/// most namespaces end, pods first.
+/// Nothing can be made in a namespace that is being deleted (apiserver admission plugin
+/// `NamespaceLifecycle`), which is how most namespaces end, pods first.
 fn namespace_ends(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);

@@ -18,8 +18,8 @@ const NAME: &str = "events.json";
 const FORMAT: Format = Format::new("sent", 1).unsynced();
 /// How often the position is written while events are sent.
 const SAVE: Duration = Duration::from_secs(1);
-/// Entries are numbered in the order in which they were appended, and may have happened so much earlier than the
-/// one before.
+/// Entries are numbered in the order in which they were appended, and may have happened so much earlier than
+/// the one before.
 const SLACK: Duration = Duration::from_secs(10);
 
 /// An entry of the journal.
@@ -66,8 +66,8 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Reads `events.json` of the state directory for an agent that has begun at this time. Also returns why it
-    /// cannot be read, if so: then earlier entries are not sent.
+    /// Reads `events.json` of the state directory for an agent that has begun at this time. Also returns why
+    /// it cannot be read, if so: then earlier entries are not sent.
     pub fn open(state_dir: &Path, begun: Timestamp) -> (Self, Option<String>) {
         let (file, earlier, problem) = StateFile::open::<Position>(state_dir.join(NAME), FORMAT);
         let consequence = "after a restart events of this time are sent again, or not at all";

@@ -11,18 +11,19 @@ use crate::status::answer::Answer;
 /// How the API server hears that a pod was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Its status becomes Failed and Evicted. A kubelet from 1.22 on takes a pod down whose phase is final at the API server,
-    /// and starts none of its containers again (`pod_workers.go`).
+    /// Its status becomes Failed and Evicted. A kubelet from 1.22 on takes a pod down whose phase is final at
+    /// the API server, and starts none of its containers again (`pod_workers.go`).
     Status,
-    /// It is deleted with no grace: an older kubelet keeps its own view of the phase, and would start the containers again.
+    /// It is deleted with no grace: an older kubelet keeps its own view of the phase, and would start the
+    /// containers again.
     Delete,
 }
 
 /// The minor version of Kubernetes 1 whose kubelet takes a pod down by the phase at the API server.
 const FIRST_WITH_STATUS: u32 = 22;
 
-/// The way for a kubelet of this version (`status.nodeInfo.kubeletVersion`). One that is not known is treated as an old one:
-/// every kubelet obeys a deletion.
+/// The way for a kubelet of this version (`status.nodeInfo.kubeletVersion`). One that is not known is treated
+/// as an old one: every kubelet obeys a deletion.
 pub fn way(kubelet: Option<&str>) -> Way {
     match kubelet.and_then(version) {
         Some(version) if version >= (1, FIRST_WITH_STATUS) => Way::Status,
@@ -36,8 +37,8 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The strategic merge patch of the status of a killed pod, with the words of a kubelet that evicts. It is refused if the
-/// pod of this name has another uid.
+/// The strategic merge patch of the status of a killed pod, with the words of a kubelet that evicts. It is
+/// refused if the pod of this name has another uid.
 pub fn status_patch(killed: &Killed) -> Value {
     let time = whole_seconds(killed.time);
     json!({
@@ -57,11 +58,12 @@ pub fn status_patch(killed: &Killed) -> Value {
     })
 }
 
-/// The body that asks for the eviction of the pod of this uid, for which disruption budgets hold. `grace` is the longest
-/// time that it may take to end; at least a second, since with none the API server forgets a pod that still runs.
+/// The body that asks for the eviction of the pod of this uid, for which disruption budgets hold. `grace` is
+/// the longest time that it may take to end; at least a second, since with none the API server forgets a pod
+/// that still runs.
 ///
-/// API servers have `policy/v1` from 1.22 on and `policy/v1beta1` up to 1.24, and are never older than their kubelets and
-/// at most three minor versions newer.
+/// API servers have `policy/v1` from 1.22 on and `policy/v1beta1` up to 1.24, and are never older than their
+/// kubelets and at most three minor versions newer.
 pub fn eviction(way: Way, name: &str, namespace: &str, uid: &str, grace: Duration) -> Value {
     let version = match way {
         Way::Status => "policy/v1",
@@ -96,8 +98,8 @@ const LONGEST_AWAY: Duration = Duration::from_secs(5);
 /// The longest wait after refusals, such as for a missing right.
 const LONGEST_REFUSED: Duration = Duration::from_secs(60);
 
-/// What follows from an answer after so many failures in a row. What was done is never given up: the pod's processes are
-/// gone, and nobody else says why.
+/// What follows from an answer after so many failures in a row. What was done is never given up: the pod's
+/// processes are gone, and nobody else says why.
 pub fn after(answer: Answer, failures: u32) -> Next {
     let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16));
     match answer {

@@ -95,8 +95,8 @@ enum Order {
 }
 
 impl Evictor {
-    /// Continues with what an earlier agent has left in the state directory. The future does the work; `report` takes what
-    /// becomes of each eviction. Also returns why the record cannot be read, if so.
+    /// Continues with what an earlier agent has left in the state directory. The future does the work;
+    /// `report` takes what becomes of each eviction. Also returns why the record cannot be read, if so.
     pub fn start(
         connection: Connection,
         state_dir: &Path,

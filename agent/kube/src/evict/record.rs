@@ -51,7 +51,8 @@ impl Record {
         self.waiting.lock().values().cloned().collect()
     }
 
-    /// Adds one. False if this pod waits already: it was started again before the API server heard of the first kill.
+    /// Adds one. False if this pod waits already: it was started again before the API server heard of the
+    /// first kill.
     pub fn add(&self, killed: Killed) -> bool {
         let mut waiting = self.waiting.lock();
         let is_new = waiting.insert(killed.uid.clone(), killed).is_none();

@@ -42,7 +42,8 @@ impl Seen {
 pub struct Claimant<'a> {
     /// Its identity.
     pub identity: &'a str,
-    /// Whether the node object was last written on this machine since it was booted (`status.nodeInfo.bootID`).
+    /// Whether the node object was last written on this machine since it was booted
+    /// (`status.nodeInfo.bootID`).
     pub same_boot: bool,
 }
 
@@ -81,8 +82,8 @@ pub fn claim(
 /// How often the lease is read meanwhile.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long a lease has to stay as it is until its holder counts as gone: for its duration, or, where it looks expired
-/// already, for two renewals.
+/// How long a lease has to stay as it is until its holder counts as gone: for its duration, or, where it
+/// looks expired already, for two renewals.
 fn watched(seen: &Seen, clock: Timestamp) -> Duration {
     let age = seen.renewed.map(|renewed| clock.duration_since(renewed));
     let expired =

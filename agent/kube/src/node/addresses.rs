@@ -1,7 +1,7 @@
 //! The node's addresses (pkg/kubelet/nodestatus/setters.go `NodeAddress`).
 //!
-//! A kubelet without `--node-ip` looks the host name up and takes an address that the node has; here it is the address of
-//! the default route at once, which that look-up falls back to.
+//! A kubelet without `--node-ip` looks the host name up and takes an address that the node has; here it is
+//! the address of the default route at once, which that look-up falls back to.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
 use super::facts::NodeFacts;
 
-/// The addresses that the node has by itself; `None` if they are left to a cloud controller. `found` are the node's own
-/// addresses, IPv4 first.
+/// The addresses that the node has by itself; `None` if they are left to a cloud controller. `found` are the
+/// node's own addresses, IPv4 first.
 pub fn addresses(facts: &NodeFacts, found: &[IpAddr]) -> Option<Vec<NodeAddress>> {
     let of = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
     if facts.external_cloud {

@@ -11,8 +11,8 @@ pub const READY: &str = "Ready";
 /// Resources without which no pod can be admitted.
 const NEEDED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 
-/// The conditions that the agent sets, in the kubelet's order. A transition time of `known` is kept while the status is
-/// the same. Conditions of others are not among them.
+/// The conditions that the agent sets, in the kubelet's order. A transition time of `known` is kept while the
+/// status is the same. Conditions of others are not among them.
 pub fn conditions(readings: &Readings, known: &[NodeCondition], now: Timestamp) -> Vec<NodeCondition> {
     let pressure = readings.pressure;
     let (ready, message) = match not_ready(readings) {

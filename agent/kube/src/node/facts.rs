@@ -13,7 +13,8 @@ use nodewarden_model::NodeResource;
 pub struct NodeFacts {
     /// `metadata.name`.
     pub name: String,
-    /// The label `kubernetes.io/hostname` and the address of type Hostname: the host name, or the name that overrides it.
+    /// The label `kubernetes.io/hostname` and the address of type Hostname: the host name, or the name that
+    /// overrides it.
     pub hostname: String,
     /// `registerNode`.
     pub register: bool,
@@ -25,7 +26,8 @@ pub struct NodeFacts {
     pub provider_id: Option<String>,
     /// `--node-ip`.
     pub node_ips: Vec<IpAddr>,
-    /// A cloud controller sets addresses and removes the taint `node.cloudprovider.kubernetes.io/uninitialized`.
+    /// A cloud controller sets addresses and removes the taint
+    /// `node.cloudprovider.kubernetes.io/uninitialized`.
     pub external_cloud: bool,
     /// `nodeStatusMaxImages`; `None` for all.
     pub max_images: Option<usize>,

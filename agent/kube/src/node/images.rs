@@ -7,8 +7,8 @@ use super::facts::Image;
 /// Most names of one image (kubelet `MaxNamesPerImageInNodeStatus`).
 const MOST_NAMES: usize = 5;
 
-/// The largest images first, at most `most` of them; `None` for all. Equally large ones are ordered by their names, so
-/// that the status stays the same.
+/// The largest images first, at most `most` of them; `None` for all. Equally large ones are ordered by their
+/// names, so that the status stays the same.
 pub fn images(images: &[Image], most: Option<usize>) -> Vec<ContainerImage> {
     let mut sorted: Vec<&Image> = images.iter().collect();
     sorted.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.names.cmp(&b.names)));

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The value of `status` in a patch from `known` to `desired`; `None` if nothing but heartbeats differs. With `heartbeats`
-/// all conditions that the agent sets are in it, and there always is a patch.
+/// The value of `status` in a patch from `known` to `desired`; `None` if nothing but heartbeats differs. With
+/// `heartbeats` all conditions that the agent sets are in it, and there always is a patch.
 pub fn status_patch(known: &NodeStatus, desired: &NodeStatus, heartbeats: bool) -> Option<Value> {
     let mut patch = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -34,8 +34,8 @@ pub fn status_patch(known: &NodeStatus, desired: &NodeStatus, heartbeats: bool) 
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The conditions that differ, whole: they are merged by type. If any has to be written, all of the agent's are, with the
-/// same heartbeat.
+/// The conditions that differ, whole: they are merged by type. If any has to be written, all of the agent's
+/// are, with the same heartbeat.
 fn conditions_patch(known: &NodeStatus, desired: &NodeStatus, heartbeats: bool) -> Option<Value> {
     let before: BTreeMap<&str, &NodeCondition> =
         known.conditions.iter().flatten().map(|condition| (condition.type_.as_str(), condition)).collect();

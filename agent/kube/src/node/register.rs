@@ -1,5 +1,5 @@
-//! The node object as it is registered, and what an existing one lacks (pkg/kubelet/kubelet_node_status.go: `initialNode`,
-//! `tryRegisterWithAPIServer`, `updateDefaultLabels`).
+//! The node object as it is registered, and what an existing one lacks (pkg/kubelet/kubelet_node_status.go:
+//! `initialNode`, `tryRegisterWithAPIServer`, `updateDefaultLabels`).
 
 use std::collections::BTreeMap;
 
@@ -91,8 +91,8 @@ fn taints(facts: &NodeFacts) -> Vec<Taint> {
     given.chain(cloud).collect()
 }
 
-/// A merge patch of the metadata of a node that exists already: default labels and annotations that it lacks. Its taints and
-/// its other labels are left alone. `None` if nothing is missing.
+/// A merge patch of the metadata of a node that exists already: default labels and annotations that it lacks.
+/// Its taints and its other labels are left alone. `None` if nothing is missing.
 pub fn missing(facts: &NodeFacts, existing: &ObjectMeta) -> Option<Value> {
     let empty = BTreeMap::new();
     let has = existing.labels.as_ref().unwrap_or(&empty);

@@ -1,8 +1,8 @@
 //! Keeps the node object and its lease as they should be.
 //!
-//! First the name is claimed ([`crate::lease::claim`]); then three things run at a time: the watch of the node object, the
-//! status, and the lease. A node object that was deleted by hand is registered again. While the API server is away all of it
-//! is tried again, with growing delays.
+//! First the name is claimed ([`crate::lease::claim`]); then three things run at a time: the watch of the
+//! node object, the status, and the lease. A node object that was deleted by hand is registered again. While
+//! the API server is away all of it is tried again, with growing delays.
 
 mod claim;
 mod lease;
@@ -25,7 +25,8 @@ use crate::Connection;
 
 /// Time limit of one request about the node.
 pub(super) const CALL: Duration = Duration::from_secs(10);
-/// How long a round may take without progress: the longest `nodeStatusUpdateFrequency` is above every wait for an answer.
+/// How long a round may take without progress: the longest `nodeStatusUpdateFrequency` is above every wait
+/// for an answer.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Reads the node.

@@ -22,8 +22,9 @@ pub type Amounts = BTreeMap<String, ApiQuantity>;
 /// The version of the kubelet whose behaviour and API this agent has; the build is nodewarden's.
 pub const KUBELET_VERSION: &str = concat!("v1.35.0+nodewarden.", env!("CARGO_PKG_VERSION"));
 
-/// The status that the node should have. `known` is the one at the API server: what others have set is kept (conditions,
-/// extended resources, addresses of a cloud), and transition times of conditions that stay the same.
+/// The status that the node should have. `known` is the one at the API server: what others have set is kept
+/// (conditions, extended resources, addresses of a cloud), and transition times of conditions that stay the
+/// same.
 pub fn desired(facts: &NodeFacts, readings: &Readings, known: &NodeStatus, now: Timestamp) -> NodeStatus {
     let (capacity, allocatable) = resources(readings, known);
     let own = conditions(readings, known.conditions.as_deref().unwrap_or_default(), now);
@@ -73,8 +74,9 @@ fn node_info(facts: &NodeFacts, readings: &Readings, known: &NodeStatus) -> Node
     }
 }
 
-/// Capacity and allocatable. Extended resources that no plugin here has are kept as they are; their allocatable is their
-/// capacity (`MachineInfo` of setters.go). If the machine could not be read, both stay as they are known.
+/// Capacity and allocatable. Extended resources that no plugin here has are kept as they are; their
+/// allocatable is their capacity (`MachineInfo` of setters.go). If the machine could not be read, both stay
+/// as they are known.
 fn resources(readings: &Readings, known: &NodeStatus) -> (Amounts, Amounts) {
     let before = known.capacity.clone().unwrap_or_default();
     if readings.resources.is_empty() {

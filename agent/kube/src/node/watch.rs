@@ -11,7 +11,8 @@ use tracing::debug;
 use crate::Connection;
 use crate::objects::follow::{Selection, Then, Update, follow as follow_objects};
 
-/// How long to wait after an error: a node that is not registered yet is, soon after the API server is there again.
+/// How long to wait after an error: a node that is not registered yet is, soon after the API server is there
+/// again.
 const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(4));
 
 /// What is known of the node object.
@@ -26,7 +27,8 @@ pub enum Seen {
     Node(Arc<Node>),
 }
 
-/// Writes into `to` what the node object is, without end. What fails is tried again, with newer credentials at once.
+/// Writes into `to` what the node object is, without end. What fails is tried again, with newer credentials
+/// at once.
 pub async fn follow(mut connection: Connection, to: &Sender<Seen>) {
     let node = Selection { path: "/api/v1/nodes".to_owned(), name: Some(connection.node().to_owned()) };
     loop {

@@ -1,5 +1,5 @@
-//! What a claim is bound to, as far as this node provides it: `hostPath` and local persistent volumes (kubelet
-//! `getPVCExtractPV`, `getPVSpec`).
+//! What a claim is bound to, as far as this node provides it: `hostPath` and local persistent volumes
+//! (kubelet `getPVCExtractPV`, `getPVSpec`).
 
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim};
 use nodewarden_pods::objects::{BoundVolume, NodeRequirement};

@@ -1,5 +1,5 @@
-//! A stand-in for an API server that answers with what a test wrote down, in order: a real one sends no garbage
-//! and does not skip or repeat on demand.
+//! A stand-in for an API server that answers with what a test wrote down, in order: a real one sends no
+//! garbage and does not skip or repeat on demand.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -13,10 +13,11 @@ use super::words;
 use crate::{Connection, watched_lines};
 use nodewarden_model::backoff::Backoff;
 
-/// How long to wait after an error; short at first, since the authorizer of nodes learns of a pod a moment after
-/// the node does.
+/// How long to wait after an error; short at first, since the authorizer of nodes learns of a pod a moment
+/// after the node does.
 pub(super) const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(30));
-/// How long the API server keeps a watch open, in seconds: five minutes and up to as much again, as a kubelet's.
+/// How long the API server keeps a watch open, in seconds: five minutes and up to as much again, as a
+/// kubelet's.
 const WATCH_SECONDS: u64 = 300;
 /// Watches that lasted so long were well: the next wait after an error is the shortest again.
 const STEADY: Duration = Duration::from_secs(30);
@@ -76,8 +77,8 @@ impl Selection {
         http::Request::get(uri).body(Vec::new()).map_err(|error| error.to_string())
     }
 
-    /// Whether an object with these metadata is one of the selection. A watch that reports another one is broken: what it
-    /// says of that object would be believed of the wanted one.
+    /// Whether an object with these metadata is one of the selection. A watch that reports another one is
+    /// broken: what it says of that object would be believed of the wanted one.
     fn has(&self, metadata: &ObjectMeta) -> bool {
         let namespace = self.path.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
         let is = |wanted: Option<&str>, found: &Option<String>| {

@@ -1,8 +1,9 @@
 //! Lists and watches the API server's pods, whatever goes wrong with it.
 //!
-//! A list is consistent (read from etcd, not from a cache that may be behind) and comes in pages. A watch that ends is
-//! continued from the version that was seen last. What cannot be continued (410, events that cannot be read) begins with
-//! a list again. Nothing is ever concluded from an API server that does not answer.
+//! A list is consistent (read from etcd, not from a cache that may be behind) and comes in pages. A watch
+//! that ends is continued from the version that was seen last. What cannot be continued (410, events that
+//! cannot be read) begins with a list again. Nothing is ever concluded from an API server that does not
+//! answer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -36,8 +37,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 const WATCH: Duration = Duration::from_secs(200);
 /// What the client of the API accepts as a watch's length, in seconds.
 const LONGEST_WATCH: u32 = 294;
-/// A watch without any sign of life for so long is begun again: its connection may be dead. (Servers send a bookmark
-/// about every minute.)
+/// A watch without any sign of life for so long is begun again: its connection may be dead. (Servers send a
+/// bookmark about every minute.)
 const SILENT: Duration = Duration::from_secs(150);
 /// A watch that ends sooner counts as a failure.
 const SHORT: Duration = Duration::from_secs(1);
@@ -161,8 +162,8 @@ impl Follower {
         }
     }
 
-    /// Reads every pod, and takes them over at once. Returns the list's version, and whether it is known of every item
-    /// which pod it is.
+    /// Reads every pod, and takes them over at once. Returns the list's version, and whether it is known of
+    /// every item which pod it is.
     async fn list(&mut self) -> Result<(String, bool), FollowError> {
         let mut seen: Vec<SeenPod> = Vec::new();
         let mut known: Vec<KnownPod> = Vec::new();
@@ -329,8 +330,8 @@ impl FollowError {
         }
     }
 
-    /// The API server answers, and does not want to continue: 410, or a version that it has not come to yet. Not 429,
-    /// nor that the credentials are no longer good, for which the next try has newer ones.
+    /// The API server answers, and does not want to continue: 410, or a version that it has not come to yet.
+    /// Not 429, nor that the credentials are no longer good, for which the next try has newer ones.
     fn is_refusal(&self) -> bool {
         matches!(self.kube(), Some(kube::Error::Api(status)) if !matches!(status.code, 401 | 403 | 429))
     }

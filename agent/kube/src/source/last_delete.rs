@@ -1,8 +1,8 @@
 //! The deletion for good of pods that have ended here: with no grace, and only of the very pod that has ended
 //! (kubelet: the status manager's `syncPod`).
 //!
-//! A pod is deleted when nothing of it is left here and its status at the API server says so, which is then the last
-//! that anyone sees of it. It is tried until the API server has done it, also by the next agent.
+//! A pod is deleted when nothing of it is left here and its status at the API server says so, which is then
+//! the last that anyone sees of it. It is tried until the API server has done it, also by the next agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -160,8 +160,9 @@ async fn delete(connection: Connection, key: PodKey, uid: String) -> (String, Ou
                 debug!("pod {key} ({uid}) is deleted at the API server");
                 return (uid, Outcome::Taken);
             }
-            // An API server that has just started answers a node's DELETE of an existing pod with 404: its admission plugin
-            // NodeRestriction looks the pod up in a cache that is still empty. A GET is answered from etcd.
+            // An API server that has just started answers a node's DELETE of an existing pod with 404: its
+            // admission plugin NodeRestriction looks the pod up in a cache that is still empty. A GET is
+            // answered from etcd.
             Ok(Err(kube::Error::Api(status)))
                 if matches!(status.code, NOT_FOUND | CONFLICT) && is_another(&pods, &key, &uid).await =>
             {

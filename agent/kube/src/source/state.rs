@@ -1,8 +1,8 @@
 //! What is known of the API server's pods together, and what of it is wanted here. Pure: the time is given.
 //!
-//! Whatever the order in which events repeat or are skipped, a complete list afterwards leads to what the list says.
-//! Until then no pod is lost or ended by an event about another one, by one that cannot be read, or by an old one that
-//! comes again.
+//! Whatever the order in which events repeat or are skipped, a complete list afterwards leads to what the
+//! list says. Until then no pod is lost or ended by an event about another one, by one that cannot be read,
+//! or by an old one that comes again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl ApiPods {
         self.running = running;
     }
 
-    /// Takes over a list. `all`: it has no item of which it is unknown which pod it is; otherwise pods that are missing
-    /// in it stay. Returns whether anything has changed.
+    /// Takes over a list. `all`: it has no item of which it is unknown which pod it is; otherwise pods that
+    /// are missing in it stay. Returns whether anything has changed.
     pub fn list(&mut self, seen: Vec<SeenPod>, all: bool, now: Timestamp) -> bool {
         let mut changed = all && !self.is_complete;
         self.is_complete |= all;
@@ -115,8 +115,8 @@ impl ApiPods {
         self.removed.contains(&seen.uid) || entry.into_iter().chain(mirror).any(is_older)
     }
 
-    /// The API server no longer has the pod of this name and uid; another uid is left alone. Returns whether it had
-    /// been there.
+    /// The API server no longer has the pod of this name and uid; another uid is left alone. Returns whether
+    /// it had been there.
     pub fn remove(&mut self, key: &PodKey, uid: &str) -> bool {
         if !self.removed.iter().any(|removed| **removed == *uid) {
             self.removed.push_back(uid.into());
@@ -216,8 +216,8 @@ impl Entry {
     }
 }
 
-/// The grace period counts from the moment at which this agent sees the deletion, as for the kubelet: the API server's
-/// clock may be another.
+/// The grace period counts from the moment at which this agent sees the deletion, as for the kubelet: the API
+/// server's clock may be another.
 fn deletion_of(grace: Duration, now: Timestamp) -> Deletion {
     Deletion { since: now, grace, reason: DELETED.to_owned() }
 }

@@ -272,7 +272,8 @@ fn what_is_written_is_read_back_as_the_same() {
     assert_eq!(server.patches, 1);
 }
 
-/// Whether the wait for all statuses ended well, before a pod has a status and after, with this answer to its request.
+/// Whether the wait for all statuses ended well, before a pod has a status and after, with this answer to its
+/// request.
 async fn waits(answer: Option<&str>) -> ([bool; 2], Vec<String>) {
     let mut script = Script::default();
     if let Some(text) = answer {

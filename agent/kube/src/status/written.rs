@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 pub struct Written(mpsc::UnboundedSender<oneshot::Sender<()>>);
 
 impl Written {
-    /// Waits until the API server has the newest status of every pod that it has, at most for `limit`. False if it does not
-    /// have them by then: it does not answer, or refuses one.
+    /// Waits until the API server has the newest status of every pod that it has, at most for `limit`. False
+    /// if it does not have them by then: it does not answer, or refuses one.
     pub async fn wait(&self, limit: Duration) -> bool {
         let (answer, answered) = oneshot::channel();
         if self.0.send(answer).is_err() {

@@ -149,8 +149,8 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     run(state, &id, name).await
 }
 
-/// An ephemeral container sees the processes of its target (kubelet `generateContainerConfig`), where each container of the
-/// pod has its own.
+/// An ephemeral container sees the processes of its target (kubelet `generateContainerConfig`), where each
+/// container of the pod has its own.
 fn share_processes(state: &PodState, name: &str, config: &mut cri::ContainerConfig) {
     let inner = state.read();
     let own = inner.pod.ephemeral_containers.iter().find(|own| own.container.name == *name);
@@ -207,10 +207,11 @@ pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartE
     }
 }
 
-/// Removes a container that was created but never started, and that the runtime refuses to start, then creates and starts
-/// a new one with the same attempt number. containerd refuses with "already exists" when it was killed during the first
-/// start. The restart policy does not matter, since the container has not run (kubelet: ShouldContainerBeRestarted is
-/// true for every container in the created state). `refused` is the runtime's answer.
+/// Removes a container that was created but never started, and that the runtime refuses to start, then
+/// creates and starts a new one with the same attempt number. containerd refuses with "already exists" when
+/// it was killed during the first start. The restart policy does not matter, since the container has not run
+/// (kubelet: ShouldContainerBeRestarted is true for every container in the created state). `refused` is the
+/// runtime's answer.
 ///
 /// # Errors
 /// The old container cannot be removed, or the new one does not start.
@@ -254,8 +255,8 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
     hook(state, id, name).await
 }
 
-/// Makes the link by which collectors of logs find the container's log. As for the kubelet, its failure is no failure of
-/// the start.
+/// Makes the link by which collectors of logs find the container's log. As for the kubelet, its failure is no
+/// failure of the start.
 async fn link_log(state: &PodState, id: &str, name: &str) {
     let (pod, env) = (state.pod(), &state.env);
     let attempt = {

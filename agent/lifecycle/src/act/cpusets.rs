@@ -1,5 +1,5 @@
-//! On which CPUs and NUMA nodes containers run, as the CPU manager and the memory manager have decided: set when a
-//! container is created, and changed while it runs when the shared CPUs become fewer or more.
+//! On which CPUs and NUMA nodes containers run, as the CPU manager and the memory manager have decided: set
+//! when a container is created, and changed while it runs when the shared CPUs become fewer or more.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,8 +25,8 @@ const AT_ONCE: usize = 8;
 /// Where the kernel shows CPUs and NUMA nodes.
 const SYSTEM: &str = "/sys/devices/system";
 
-/// Writes CPUs and NUMA nodes into a container's configuration (kubelet `PreCreateContainer`). Before a container
-/// with CPUs of its own, others have left them. Returns the CPUs.
+/// Writes CPUs and NUMA nodes into a container's configuration (kubelet `PreCreateContainer`). Before a
+/// container with CPUs of its own, others have left them. Returns the CPUs.
 pub async fn place(state: &PodState, name: &str, config: &mut cri::ContainerConfig) -> Option<CpuSet> {
     let managers = &state.env.managers;
     if !managers.is_active() {
@@ -57,8 +57,8 @@ pub fn saw(state: &PodState) {
     state.env.managers.saw(&inner.pod.uid, running.map(|seen| (seen.name.as_str(), seen.id.as_str())));
 }
 
-/// A pod of an earlier agent gets what it should have by the present policies, if it can. Its containers run on in
-/// any case.
+/// A pod of an earlier agent gets what it should have by the present policies, if it can. Its containers run
+/// on in any case.
 pub fn adopt(env: &Environment, pod: &Pod, found: &BTreeMap<String, CpuSet>) {
     let missing = env.managers.adopt(pod, found);
     if !missing.is_empty() {

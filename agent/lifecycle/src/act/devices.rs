@@ -1,5 +1,5 @@
-//! The devices, CPUs and memory of a pod: allocated together before its sandbox is made, devices allowed in the
-//! kernel, all released at its end.
+//! The devices, CPUs and memory of a pod: allocated together before its sandbox is made, devices allowed in
+//! the kernel, all released at its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -77,7 +77,8 @@ fn falls_back(container: &v1::Container) -> bool {
     container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError")
 }
 
-/// The beginning of a regular file; empty for anything else. Neither follows a link nor waits for a FIFO's writer.
+/// The beginning of a regular file; empty for anything else. Neither follows a link nor waits for a FIFO's
+/// writer.
 fn read_some(path: &Path) -> String {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return String::new() };

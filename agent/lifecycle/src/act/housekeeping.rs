@@ -1,6 +1,6 @@
-//! Each minute, and every two seconds while something is in doubt: lists what the runtime has of this agent, finds what
-//! changed, and removes what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this agent's label and
-//! directories below its own are ever touched.
+//! Each minute, and every two seconds while something is in doubt: lists what the runtime has of this agent,
+//! finds what changed, and removes what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this
+//! agent's label and directories below its own are ever touched.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,8 +67,8 @@ pub struct Housekeeping {
     doubted: bool,
     /// Pods of which the kernel and the runtime say different things, and until when that counts.
     contradicted: BTreeMap<String, Contradiction>,
-    /// Pods that began since the last look did, and those that had before while it is under way: what it finds of them
-    /// is old.
+    /// Pods that began since the last look did, and those that had before while it is under way: what it
+    /// finds of them is old.
     begun: BTreeSet<String>,
     begun_before: BTreeSet<String>,
     /// `None` after a fault of the agent.
@@ -129,8 +129,8 @@ impl Housekeeping {
         self.doubted = true;
     }
 
-    /// The kernel saw a process end and the runtime says that the container of this pod runs: looks are due for a time,
-    /// or until the runtime says something else.
+    /// The kernel saw a process end and the runtime says that the container of this pod runs: looks are due
+    /// for a time, or until the runtime says something else.
     pub fn contradicted(&mut self, uid: String, sure: bool) {
         let until = Instant::now() + if sure { relist::REGULAR } else { relist::PERHAPS };
         let until = until.max(self.contradicted.get(&uid).map_or(until, |known| known.until));
@@ -243,8 +243,8 @@ impl Housekeeping {
         }
     }
 
-    /// Pods without a worker whose containers, sandboxes and volumes are being removed: none of them may start
-    /// before that is over.
+    /// Pods without a worker whose containers, sandboxes and volumes are being removed: none of them may
+    /// start before that is over.
     pub fn tidying(&self) -> &BTreeSet<String> {
         &self.tidying
     }

@@ -181,8 +181,8 @@ async fn record(
     }
 }
 
-/// Pulls with each of the credentials until one is accepted; without any, without a user. Returns the credentials that were
-/// accepted, if they are the pod's own.
+/// Pulls with each of the credentials until one is accepted; without any, without a user. Returns the
+/// credentials that were accepted, if they are the pod's own.
 async fn pull_as(
     state: &PodState,
     image: &str,

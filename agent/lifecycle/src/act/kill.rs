@@ -138,7 +138,8 @@ pub fn runs(state: &PodState, id: &str) -> bool {
     inner.observed.containers.iter().any(|seen| seen.id == id && seen.stage == ContainerStage::Running)
 }
 
-/// The pod's addresses: the node's for one on its network. A pod with a network of its own may not have any yet.
+/// The pod's addresses: the node's for one on its network. A pod with a network of its own may not have any
+/// yet.
 pub fn ips(state: &PodState) -> Vec<std::net::IpAddr> {
     let inner = state.read();
     if inner.pod.spec.host_network == Some(true) {

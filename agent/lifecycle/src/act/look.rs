@@ -75,8 +75,8 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Notes the containers that a kubelet started and that run on under this agent: their hooks are done, and they have what
-/// the spec asks for.
+/// Notes the containers that a kubelet started and that run on under this agent: their hooks are done, and
+/// they have what the spec asks for.
 fn take_over(state: &PodState, listed: &[cri::Container]) {
     let kubelets: Vec<&str> =
         listed.iter().filter(|own| is_kubelets(&own.labels)).map(|own| own.id.as_str()).collect();

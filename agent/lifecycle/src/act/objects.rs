@@ -19,8 +19,8 @@ const AGAIN: Duration = Duration::from_secs(20);
 /// The reason of the event about a volume that does not get what it should have.
 const FAILED_MOUNT: &str = "FailedMount";
 
-/// What the pod's volumes need, and the environment of `container`. Nothing for a pod of a manifest, which names
-/// no objects.
+/// What the pod's volumes need, and the environment of `container`. Nothing for a pod of a manifest, which
+/// names no objects.
 pub async fn gather(state: &PodState, container: Option<&str>) -> PodObjects {
     match &state.env.objects {
         Some(known) if is_api(&state.read().record.origin) => {
@@ -116,8 +116,8 @@ pub async fn credentials(state: &PodState, image: &str) -> Vec<Offered> {
     found
 }
 
-/// An object that the pod names has changed: its volumes are due, and so are containers that could not be made for want
-/// of it.
+/// An object that the pod names has changed: its volumes are due, and so are containers that could not be
+/// made for want of it.
 pub fn changed(state: &PodState) {
     let now = Instant::now();
     state.set(|inner| {
@@ -128,8 +128,8 @@ pub fn changed(state: &PodState) {
     });
 }
 
-/// Writes the volumes of a running pod again if something that they show may have changed. The time until the next
-/// try where something could not be found out or written.
+/// Writes the volumes of a running pod again if something that they show may have changed. The time until the
+/// next try where something could not be found out or written.
 pub async fn refresh(state: &PodState) -> Option<Duration> {
     let due = {
         let inner = state.read();
@@ -161,9 +161,9 @@ pub async fn refresh(state: &PodState) -> Option<Duration> {
     Some(again)
 }
 
-/// Reports volumes that keep what they have because something does not exist or cannot be written, once for each
-/// reason. That the API server cannot be asked is no fault of the pod; and the objects of a pod that ends are often deleted
-/// before it.
+/// Reports volumes that keep what they have because something does not exist or cannot be written, once for
+/// each reason. That the API server cannot be asked is no fault of the pod; and the objects of a pod that
+/// ends are often deleted before it.
 pub fn show_kept(state: &PodState, kept: &[VolumeError]) {
     if state.is_ending() {
         return;

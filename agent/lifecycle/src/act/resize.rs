@@ -196,8 +196,8 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     }
 }
 
-/// Shows that a container could not be resized; it is tried again. One event for each new reason, while the numbers in
-/// the message may change.
+/// Shows that a container could not be resized; it is tried again. One event for each new reason, while the
+/// numbers in the message may change.
 fn failed(state: &PodState, pod: &Pod, container: (&str, &str), why: String) {
     let before = state.read().resize_error.clone();
     if before.as_deref().is_none_or(|before| !same_but_for_numbers(before, &why)) {
@@ -225,8 +225,8 @@ pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
     state.note(|inner| inner.resize = pending);
 }
 
-/// Reports to the manager that every container has the resources of the last order, unless one of them waits for
-/// them: the pod's cgroup stays as large as it is until then.
+/// Reports to the manager that every container has the resources of the last order, unless one of them waits
+/// for them: the pod's cgroup stays as large as it is until then.
 pub fn report_done(state: &PodState, reports: &mpsc::UnboundedSender<Report>) {
     let carried_out = state.set(|inner| {
         let is_update = |action: &Action| matches!(action, Action::UpdateResources { .. });

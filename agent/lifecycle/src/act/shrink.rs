@@ -12,8 +12,8 @@ use nodewarden_manifest::names::MEMORY;
 use nodewarden_qos as qos;
 use nodewarden_tasks::blocking;
 
-/// Why the memory limit of the container `id`, named `name`, cannot be set to `wanted` bytes (0: unchanged) now,
-/// or that of its pod afterwards; `None` if it can.
+/// Why the memory limit of the container `id`, named `name`, cannot be set to `wanted` bytes (0: unchanged)
+/// now, or that of its pod afterwards; `None` if it can.
 pub async fn why_not(state: &PodState, id: &str, name: &str, wanted: i64) -> Option<String> {
     let to = u64::try_from(wanted).ok().filter(|bytes| *bytes > 0);
     let (env, pod) = (state.env.clone(), state.pod());
@@ -43,7 +43,8 @@ struct Memory {
     used: Option<u64>,
 }
 
-/// The memory of the cgroup `path` and of the container `id` right below it; `None` for one that is not there.
+/// The memory of the cgroup `path` and of the container `id` right below it; `None` for one that is not
+/// there.
 fn read(files: &GroupFiles, path: &str, id: &str) -> (Option<Memory>, Option<Memory>) {
     let path = path.trim_end_matches('/');
     let memory = |path: &str| {

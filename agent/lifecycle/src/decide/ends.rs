@@ -55,15 +55,15 @@ impl Record {
         news
     }
 
-    /// No container ended after `now`: the wall clock was set back between its end and the note of it, and its
-    /// back-off counts from the note.
+    /// No container ended after `now`: the wall clock was set back between its end and the note of it, and
+    /// its back-off counts from the note.
     pub fn limit_ends(&mut self, now: Timestamp) {
         let ended = self.containers.values_mut().filter_map(|own| own.last.as_mut()?.finished.as_mut());
         ended.for_each(|finished| *finished = now.min(*finished));
     }
 
-    /// To be saved when a container that a kubelet started is seen to run for the first time: true if it was not noted
-    /// before.
+    /// To be saved when a container that a kubelet started is seen to run for the first time: true if it was
+    /// not noted before.
     pub fn note_taken_over(&mut self, container: &Container, seen: &ContainerSeen) -> bool {
         let own = self.containers.entry(container.name.clone()).or_default();
         let is_new = own.given.is_none();

@@ -51,7 +51,8 @@ pub struct Facts<'a> {
     pub trouble: Option<&'a Trouble>,
     /// Why the pod does not have the resources that it should have.
     pub resize: Option<&'a ResizePending>,
-    /// Whether a resize of its containers was begun and is not known to be done, and why one could not be resized.
+    /// Whether a resize of its containers was begun and is not known to be done, and why one could not be
+    /// resized.
     pub resizing: (bool, Option<&'a str>),
     /// What the API server knows of the pod.
     pub api: Option<&'a Arc<ApiState>>,
@@ -170,8 +171,9 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
     }
 }
 
-/// How often the container was started again. One that is being made does not count before it has started, or has failed
-/// to: until then the rest of the status is that of the one before it, and a reader would take the two for one.
+/// How often the container was started again. One that is being made does not count before it has started, or
+/// has failed to: until then the rest of the status is that of the one before it, and a reader would take the
+/// two for one.
 fn restarts(seen: Option<&ContainerSeen>, own: &ContainerRecord, failed: bool) -> u32 {
     let newest = seen.map_or(0, |seen| seen.attempt).max(own.restarts);
     let created = seen.is_some_and(|seen| seen.stage == ContainerStage::Created);

@@ -1,5 +1,5 @@
-//! When to list everything that the runtime has. The kernel's records and the runtime's events report what changes; the
-//! list finds what both have lost.
+//! When to list everything that the runtime has. The kernel's records and the runtime's events report what
+//! changes; the list finds what both have lost.
 
 use std::time::Duration;
 

@@ -85,8 +85,8 @@ pub fn change(old: &Pod, new: &Pod) -> Change {
     change
 }
 
-/// `new` with the CPU and memory that `old` has: what changes besides a resize. What `old` does not have is as in
-/// `new`.
+/// `new` with the CPU and memory that `old` has: what changes besides a resize. What `old` does not have is
+/// as in `new`.
 pub fn with_sizes_of(old: &Pod, new: &Pod) -> Pod {
     let mut pod = new.clone();
     let mut differs = false;

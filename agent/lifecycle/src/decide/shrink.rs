@@ -1,8 +1,8 @@
 //! Whether a memory limit may be lowered now (KEP-1287, "Memory Limit Decreases"; kubelet
 //! `validateMemoryResizeAction` of pkg/kubelet/kuberuntime).
 //!
-//! cgroup v2 kills when a limit below what is in use is written, and v1 refuses it. Between the look and the write
-//! the use may still grow: as in the kubelet, this is a best effort.
+//! cgroup v2 kills when a limit below what is in use is written, and v1 refuses it. Between the look and the
+//! write the use may still grow: as in the kubelet, this is a best effort.
 
 /// A memory limit that is to be changed, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

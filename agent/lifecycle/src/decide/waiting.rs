@@ -27,8 +27,8 @@ impl Wait {
     }
 }
 
-/// The status of each waiting pod: Pending, with what it waits for. `before` are those that waited at the last look; a
-/// pod that was among them keeps the time since when it waits.
+/// The status of each waiting pod: Pending, with what it waits for. `before` are those that waited at the
+/// last look; a pod that was among them keeps the time since when it waits.
 pub fn views(wait: &[(SourcedPod, Wait)], before: &[Arc<PodView>], now: Timestamp) -> Vec<Arc<PodView>> {
     let since = |sourced: &SourcedPod| {
         let known =

@@ -11,8 +11,8 @@ use nodewarden_manifest::Pod;
 use nodewarden_model::ApiState;
 use nodewarden_pods::source::{Deletion, Over, SourcedPod};
 
-/// How long a pod has that the API server no longer has without having asked for its end: it was deleted by force (the
-/// kubelet's shortest grace, `minimumGracePeriodInSeconds`).
+/// How long a pod has that the API server no longer has without having asked for its end: it was deleted by
+/// force (the kubelet's shortest grace, `minimumGracePeriodInSeconds`).
 pub(super) const FORCED: Duration = Duration::from_secs(2);
 
 /// What the API server's pods were last ordered.

@@ -1,5 +1,6 @@
-//! Which images of the node a pod may use without pulling them, by the credentials with which they were pulled before
-//! (KEP-2535; kubelet: pkg/kubelet/images/pullmanager). `pulled.json` in the state directory keeps them.
+//! Which images of the node a pod may use without pulling them, by the credentials with which they were
+//! pulled before (KEP-2535; kubelet: pkg/kubelet/images/pullmanager). `pulled.json` in the state directory
+//! keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +21,8 @@ const FORMAT: Format = Format::new("pulled", 1);
 pub enum Required {
     /// Nothing.
     Nothing,
-    /// One of these credentials, by [`digest`]; without any of them the image has to be pulled with the pod's own.
+    /// One of these credentials, by [`digest`]; without any of them the image has to be pulled with the pod's
+    /// own.
     OneOf(BTreeSet<String>),
 }
 
@@ -48,8 +50,8 @@ struct Access {
 struct Pulled {
     /// By image id, then by repository.
     images: BTreeMap<String, BTreeMap<String, Access>>,
-    /// Names of images whose pull has begun and whose end is not recorded: should the agent end in between, no
-    /// credentials give access to the image.
+    /// Names of images whose pull has begun and whose end is not recorded: should the agent end in between,
+    /// no credentials give access to the image.
     begun: BTreeSet<String>,
     /// The file was unreadable once: every image may have been pulled by this agent.
     forgotten: bool,
@@ -83,7 +85,8 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Reads the records. If they cannot be read, which the error says, every image counts as pulled by this agent.
+    /// Reads the records. If they cannot be read, which the error says, every image counts as pulled by this
+    /// agent.
     pub fn open(state_dir: &Path, settings: ImageVerification) -> (Self, Option<StateFileError>) {
         let (file, pulled, problem) = StateFile::open::<Pulled>(state_dir.join(NAME), FORMAT);
         let mut pulled = pulled.unwrap_or_default();

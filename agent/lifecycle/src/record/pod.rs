@@ -57,8 +57,8 @@ pub struct ContainerRecord {
     // Records on disk have it under this name since 0.1.0.
     #[serde(rename = "told")]
     pub given: Option<v1::ResourceRequirements>,
-    /// The image that the newest one was made of, as in the spec, where the image of a running container can change: in pods
-    /// of the API server. Set before its creation.
+    /// The image that the newest one was made of, as in the spec, where the image of a running container can
+    /// change: in pods of the API server. Set before its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Box<str>>,
     /// The newest one was about to be created, and it is not known that it was: its attempt was none if the
@@ -116,8 +116,8 @@ impl Record {
         }
     }
 
-    /// Moves the times along with the wall clock if it was set since they were taken, so that grace periods and
-    /// back-offs are as long as they should be.
+    /// Moves the times along with the wall clock if it was set since they were taken, so that grace periods
+    /// and back-offs are as long as they should be.
     pub fn align(&mut self, now: &ClockReading) {
         let Self { accepted, containers, ending, eviction, clock, .. } = self;
         let mut kept = clock.take().map(|kept| *kept);
@@ -154,8 +154,8 @@ impl Record {
         own.given = Some(container.resources.to_kubernetes());
     }
 
-    /// To be saved with [`Self::note_start`] where the image of a running container can change. The back-off begins again
-    /// with another image.
+    /// To be saved with [`Self::note_start`] where the image of a running container can change. The back-off
+    /// begins again with another image.
     pub fn note_image(&mut self, name: &str, image: &str) {
         let own = self.containers.entry(name.to_owned()).or_default();
         let before = own.image.replace(image.into());

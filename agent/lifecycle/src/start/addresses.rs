@@ -13,8 +13,8 @@ use nodewarden_tasks::parts;
 /// How often the addresses are looked up where the kernel does not report changes.
 const POLL: Duration = Duration::from_secs(10);
 
-/// The node's addresses. When they change, every pod is looked at again: those on the node's network have these
-/// addresses, and are probed there. Ends with the receiver of `inputs`.
+/// The node's addresses. When they change, every pod is looked at again: those on the node's network have
+/// these addresses, and are probed there. Ends with the receiver of `inputs`.
 pub(super) fn follow(inputs: mpsc::WeakUnboundedSender<Input>) -> watch::Receiver<Vec<IpAddr>> {
     let (sender, receiver) = watch::channel(node_addresses());
     tokio::spawn(parts::register("node addresses", TASK_LIMIT).task(run(sender, inputs)));

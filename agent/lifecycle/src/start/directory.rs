@@ -1,5 +1,5 @@
-//! Pods' directories when the directory that holds them has changed: with a cluster it is the kubelet's `--root-dir`, without
-//! one the state directory.
+//! Pods' directories when the directory that holds them has changed: with a cluster it is the kubelet's
+//! `--root-dir`, without one the state directory.
 
 use std::fs;
 use std::io;
@@ -16,8 +16,8 @@ pub struct BringError {
     source: io::Error,
 }
 
-/// Brings the directory of the pod `uid` to where the agent looks for it, if an agent with other settings has made it. What
-/// containers have mounted of it stays mounted.
+/// Brings the directory of the pod `uid` to where the agent looks for it, if an agent with other settings has
+/// made it. What containers have mounted of it stays mounted.
 ///
 /// # Errors
 /// It cannot be renamed, for one because it is on another file system.

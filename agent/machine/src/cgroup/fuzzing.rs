@@ -5,8 +5,8 @@ use nodewarden_model::Usage;
 use super::control::{Interface, Limits};
 use super::{Membership, Version, membership, v1, v2};
 
-/// The usage that the files of a cgroup with these texts show. They are taken in the order in which the agent reads them:
-/// those of the version, then the pressures.
+/// The usage that the files of a cgroup with these texts show. They are taken in the order in which the agent
+/// reads them: those of the version, then the pressures.
 pub fn usage<'a>(version: Version, texts: impl Iterator<Item = &'a [u8]>) -> Usage {
     let files = match version {
         Version::V1 => v1::FILES,
@@ -19,8 +19,8 @@ pub fn usage<'a>(version: Version, texts: impl Iterator<Item = &'a [u8]>) -> Usa
     usage
 }
 
-/// The limits that the files with these texts contain, in the order in which they are read; `None` when one is no value of
-/// its file.
+/// The limits that the files with these texts contain, in the order in which they are read; `None` when one
+/// is no value of its file.
 pub fn limits<'a>(version: Version, mut texts: impl Iterator<Item = &'a str>) -> Option<Limits> {
     struct Bad;
     impl From<super::control::NoValue> for Bad {

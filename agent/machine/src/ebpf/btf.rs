@@ -2,8 +2,8 @@
 //! prototypes.
 //!
 //! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One pass records the offset of
-//! each type; a type is decoded when it is requested. aya has a reader of its own, which finds ids by name but
-//! does not publish members: both get the same bytes.
+//! each type; a type is decoded when it is requested. aya has a reader of its own, which finds ids by name
+//! but does not publish members: both get the same bytes.
 
 use memchr::{memchr, memmem};
 

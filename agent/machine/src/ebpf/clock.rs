@@ -10,8 +10,8 @@ use nix::time::{ClockId, clock_gettime};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MonotonicClock;
 
-/// A moment by the wall clock, which is shown, and by CLOCK_MONOTONIC, by which moments are compared: the wall clock
-/// may be set in between.
+/// A moment by the wall clock, which is shown, and by CLOCK_MONOTONIC, by which moments are compared: the
+/// wall clock may be set in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// The wall clock, as it was set when the moment was noted.
@@ -49,8 +49,9 @@ const TOGETHER_NS: u64 = 20_000;
 /// How often both are read to find such.
 const TRIES: usize = 8;
 
-/// Both clocks at the same moment: the wall clock is read between two readings of the other. The thread may lose its CPU between
-/// two of them, for tens of milliseconds on a busy machine, so that the closest readings of several count.
+/// Both clocks at the same moment: the wall clock is read between two readings of the other. The thread may
+/// lose its CPU between two of them, for tens of milliseconds on a busy machine, so that the closest readings
+/// of several count.
 fn together(mut monotonic_ns: impl FnMut() -> u64, mut wall: impl FnMut() -> Timestamp) -> Moment {
     let mut read = || {
         let (before, wall, after) = (monotonic_ns(), wall(), monotonic_ns());

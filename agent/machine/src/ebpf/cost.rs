@@ -24,8 +24,9 @@ pub fn of(program: &Program, attached: &Attached) -> Option<ProgramCost> {
     })
 }
 
-/// How often the kernel skipped the program because it was already running on that CPU: its task was preempted inside it, and
-/// another task came to the same hook (kernel: bpf_prog_inc_misses_counter). `None` before Linux 5.12, which does not say.
+/// How often the kernel skipped the program because it was already running on that CPU: its task was
+/// preempted inside it, and another task came to the same hook (kernel: bpf_prog_inc_misses_counter). `None`
+/// before Linux 5.12, which does not say.
 fn recursion_misses(program: &Program) -> Option<u64> {
     let fd = program.fd().ok()?.as_fd().as_raw_fd();
     field(&fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?, "recursion_misses:")

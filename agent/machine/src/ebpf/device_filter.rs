@@ -1,8 +1,9 @@
-//! What a device program of a cgroup decides, found out without running it: its instructions are followed with the device
-//! as its context. Pure.
+//! What a device program of a cgroup decides, found out without running it: its instructions are followed
+//! with the device as its context. Pure.
 //!
-//! Container runtimes and systemd write such programs from lists of rules: they load the three words of the context,
-//! compare, jump forward and return. A program that does anything else is not understood, and nothing is said of it.
+//! Container runtimes and systemd write such programs from lists of rules: they load the three words of the
+//! context, compare, jump forward and return. A program that does anything else is not understood, and
+//! nothing is said of it.
 
 use nodewarden_ebpf_abi::{DEVICE_READ, DEVICE_WRITE};
 

@@ -1,5 +1,6 @@
-//! The device programs that apply to a cgroup of the unified hierarchy, those that a runtime or systemd attached among
-//! them. The kernel lists them with CAP_NET_ADMIN and shows their instructions with CAP_SYS_ADMIN.
+//! The device programs that apply to a cgroup of the unified hierarchy, those that a runtime or systemd
+//! attached among them. The kernel lists them with CAP_NET_ADMIN and shows their instructions with
+//! CAP_SYS_ADMIN.
 
 use std::fs::File;
 use std::io;
@@ -137,7 +138,8 @@ struct Info {
 }
 
 /// # Safety
-/// `attribute` is what `command` takes, and the addresses in it are valid for as much as the kernel writes there.
+/// `attribute` is what `command` takes, and the addresses in it are valid for as much as the kernel writes
+/// there.
 unsafe fn bpf<T>(command: u32, attribute: &mut T) -> io::Result<i64> {
     // SAFETY: see above; the size is that of the attribute.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size_of::<T>()) };
@@ -194,7 +196,8 @@ fn info(fd: &OwnedFd, mut info: Info) -> io::Result<Info> {
         length: size_of::<Info>() as u32,
         info: &raw mut info as u64,
     };
-    // SAFETY: the kernel writes `length` bytes at most, and `code_length` bytes of code, for which there is room.
+    // SAFETY: the kernel writes `length` bytes at most, and `code_length` bytes of code, for which there is
+    // room.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attribute)? };
     Ok(info)
 }

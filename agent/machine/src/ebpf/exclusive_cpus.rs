@@ -1,5 +1,6 @@
-//! The programs that count who runs on exclusive CPUs, and their tables. They are loaded and attached when the first
-//! CPU becomes exclusive and detached when none is, so that a machine without such CPUs pays nothing for them.
+//! The programs that count who runs on exclusive CPUs, and their tables. They are loaded and attached when
+//! the first CPU becomes exclusive and detached when none is, so that a machine without such CPUs pays
+//! nothing for them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,8 +63,8 @@ impl OwnerCgroup {
     /// Finds the cgroup `path` in the cpu controller's hierarchy.
     ///
     /// # Errors
-    /// As of stat(2): the cgroup does not exist. `Unsupported` if it is more than 255 levels deep, or if the hierarchy
-    /// is seen from a cgroup namespace, where levels are not known.
+    /// As of stat(2): the cgroup does not exist. `Unsupported` if it is more than 255 levels deep, or if the
+    /// hierarchy is seen from a cgroup namespace, where levels are not known.
     pub fn find(cpu: &Hierarchy, path: &str) -> io::Result<Self> {
         let Some(level) = level(&cpu.mount_root, path) else {
             let text = format!("the level of {path} below {} is not known", cpu.mount_root);
@@ -85,12 +86,13 @@ fn level(mount_root: &str, path: &str) -> Option<u8> {
 /// One reading of one exclusive CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuReading {
-    /// Totals since the programs were loaded. They never decrease. Between two readings they grow together by the time
-    /// that has passed, from the first switch on that came after the CPU got its owner.
+    /// Totals since the programs were loaded. They never decrease. Between two readings they grow together by
+    /// the time that has passed, from the first switch on that came after the CPU got its owner.
     pub used: CpuUse,
     /// Whether there was such a switch.
     pub since_switch: bool,
-    /// The longest turn of each foreign user that ended since the reading before; of tasks also the one that runs.
+    /// The longest turn of each foreign user that ended since the reading before; of tasks also the one that
+    /// runs.
     pub longest: Vec<CpuTurn>,
 }
 
@@ -113,7 +115,8 @@ pub struct ExclusiveCpus {
 }
 
 impl Kernel {
-    /// The handle for exclusive CPUs. Nothing is loaded before the first CPU is exclusive. May be called once.
+    /// The handle for exclusive CPUs. Nothing is loaded before the first CPU is exclusive. May be called
+    /// once.
     ///
     /// # Errors
     /// What this kernel lacks.
@@ -147,8 +150,8 @@ impl ExclusiveCpus {
         })
     }
 
-    /// Makes exactly these CPUs exclusive. What was counted stays: totals are of the CPU, whoever owns it. A CPU with
-    /// another owner than before is counted again from the next switch on it.
+    /// Makes exactly these CPUs exclusive. What was counted stays: totals are of the CPU, whoever owns it. A
+    /// CPU with another owner than before is counted again from the next switch on it.
     ///
     /// # Errors
     /// A CPU does not exist, or the kernel refuses a program or a call. Then no CPU is exclusive.
@@ -266,8 +269,8 @@ impl ExclusiveCpus {
         Ok(readings)
     }
 
-    /// The words of a CPU as they were between two switches, and when that was. If there are too many switches, words
-    /// of before and after one.
+    /// The words of a CPU as they were between two switches, and when that was. If there are too many
+    /// switches, words of before and after one.
     fn cell(&self, cpu: usize) -> Option<(abi::ExclusiveCpu, u64)> {
         let read = || {
             // SAFETY: a structure of integers.
@@ -288,7 +291,8 @@ impl ExclusiveCpus {
 }
 
 impl Kernel {
-    /// Loads the programs of the topic without attaching them. An optional one that the kernel refuses stays off.
+    /// Loads the programs of the topic without attaching them. An optional one that the kernel refuses stays
+    /// off.
     fn load_exclusive_cpus(&mut self) -> Result<(), ExclusiveCpusError> {
         let (_, btf) = read_types(Path::new(VMLINUX))?;
         for listed in Topic::ExclusiveCpus.spec().programs {
@@ -328,8 +332,8 @@ fn attach(ebpf: &mut Ebpf, spec: &Program) -> Result<BtfTracePointLink, String> 
     program.take_link(link).map_err(|error| said(&error))
 }
 
-/// How many nanoseconds the running turn has taken so far, without interrupts and softirqs; `None` if it began under
-/// another owner, whose word differs.
+/// How many nanoseconds the running turn has taken so far, without interrupts and softirqs; `None` if it
+/// began under another owner, whose word differs.
 fn running(cell: &abi::ExclusiveCpu, word: u64, now: u64) -> Option<u64> {
     let interrupted = (cell.interrupt_ns.wrapping_sub(cell.interrupt_ns_before))
         .saturating_add(cell.softirq_ns.wrapping_sub(cell.softirq_ns_before));

@@ -4,8 +4,8 @@ use super::Layout;
 use super::btf::{Btf, Type};
 use super::symbols::Search;
 
-/// Reads BTF, the layout in it, and each of its first 4096 types with their members. Returns the number of names;
-/// `None` when it is no BTF.
+/// Reads BTF, the layout in it, and each of its first 4096 types with their members. Returns the number of
+/// names; `None` when it is no BTF.
 pub fn btf(bytes: &[u8]) -> Option<usize> {
     const TYPES: u32 = 4096;
     let btf = Btf::parse(bytes).ok()?;

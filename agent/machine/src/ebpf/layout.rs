@@ -17,15 +17,16 @@ pub struct Layout {
     pub globals: BTreeMap<&'static str, u32>,
     /// Description of what this kernel lacks, by topic.
     pub missing: BTreeMap<Topic, Vec<String>>,
-    /// By the name of a program: the one to attach, itself or another one for this kernel; or why there is none,
-    /// in words.
+    /// By the name of a program: the one to attach, itself or another one for this kernel; or why there is
+    /// none, in words.
     programs: BTreeMap<&'static str, Result<Program, String>>,
     /// Index of a controller in css_set.subsys, by its kernel name (`memory`, `cpu`, `io`).
     pub subsystems: BTreeMap<&'static str, u32>,
 }
 
 impl Layout {
-    /// Takes the layout from a kernel's BTF. A missing field is not an error: the topics that need it stay off.
+    /// Takes the layout from a kernel's BTF. A missing field is not an error: the topics that need it stay
+    /// off.
     pub fn from_btf(btf: &Btf<'_>) -> Self {
         let mut layout = Self::default();
         for topic in Topic::ALL {
@@ -137,8 +138,8 @@ fn offset_of(btf: &Btf<'_>, path: &str) -> Option<(u32, Type)> {
     }
 }
 
-/// How many anonymous structures are looked into for one member; the kernel's structures have some ten. It bounds what
-/// types that contain themselves cost.
+/// How many anonymous structures are looked into for one member; the kernel's structures have some ten. It
+/// bounds what types that contain themselves cost.
 const MOST_NESTED: u32 = 256;
 
 /// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without
@@ -213,7 +214,8 @@ mod tests {
         }
     }
 
-    /// BTF whose only type is `struct s`, of the given members: offset in bits, `None` as the name is an anonymous `s`.
+    /// BTF whose only type is `struct s`, of the given members: offset in bits, `None` as the name is an
+    /// anonymous `s`.
     fn struct_s(members: &[(Option<&str>, u32)]) -> Vec<u8> {
         let mut strings = b"\0s\0".to_vec();
         let mut types = vec![1, 4 << 24 | members.len() as u32, 8];

@@ -306,7 +306,8 @@ impl Kernel {
     }
 }
 
-/// The topics that are attached at the start: all but those on request. `limit_writes`: that one is asked for.
+/// The topics that are attached at the start: all but those on request. `limit_writes`: that one is asked
+/// for.
 pub fn attached_at_start(limit_writes: bool) -> impl Iterator<Item = Topic> {
     let asked = move |topic: Topic| topic == Topic::LimitWrites && limit_writes;
     Topic::ALL.into_iter().filter(move |topic| !topic.spec().on_request || asked(*topic))

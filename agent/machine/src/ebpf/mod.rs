@@ -1,7 +1,7 @@
-//! Everything eBPF: which fields the kernel has (`layout`, `symbols`), whether its tracepoints have the arguments
-//! that the programs read (`prototype`), loading and attaching the programs
-//! (`load`, `programs`, `devices`, `exclusive_cpus`), reading their counters (`cells`, `slots`) and their events (`ring`).
-//! What the device programs of others decide is read from their instructions (`device_programs`, `device_filter`).
+//! Everything eBPF: which fields the kernel has (`layout`, `symbols`), whether its tracepoints have the
+//! arguments that the programs read (`prototype`), loading and attaching the programs (`load`, `programs`,
+//! `devices`, `exclusive_cpus`), reading their counters (`cells`, `slots`) and their events (`ring`). What
+//! the device programs of others decide is read from their instructions (`device_programs`, `device_filter`).
 //!
 //! Nothing here knows a topic by itself: what each needs is in `nodewarden_model::Topic::spec`. The programs
 //! are in the package nodewarden-ebpf; what both sides share is in nodewarden-ebpf-abi.

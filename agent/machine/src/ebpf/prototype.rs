@@ -1,6 +1,6 @@
 //! Whether the arguments of the kernel's tracepoints are those that the programs read. The verifier refuses a
-//! program that reads an argument which does not exist, but not one that takes a queue for a request: it would
-//! count nonsense.
+//! program that reads an argument which does not exist, but not one that takes a queue for a request: it
+//! would count nonsense.
 
 use nodewarden_model::{Argument, Hook, Program};
 
@@ -72,8 +72,8 @@ mod tests {
 
     use super::*;
 
-    /// BTF with one tracepoint `block_rq_issue` that has these arguments, each a pointer to a structure of the
-    /// name or, with a name in capitals, an integer.
+    /// BTF with one tracepoint `block_rq_issue` that has these arguments, each a pointer to a structure of
+    /// the name or, with a name in capitals, an integer.
     fn with(arguments: &[&str]) -> Vec<u8> {
         let mut strings = b"\0btf_trace_block_rq_issue\0x\0".to_vec();
         let x = strings.len() as u32 - 2;

@@ -80,9 +80,10 @@ impl SlotPool {
         }
     }
 
-    /// Removes a cgroup from the table, if the programs could not record its removal, and then from the cache.
-    /// A program that looked the cgroup up while it was removed may have put it into the cache afterwards: what
-    /// it does later, with sockets or pages that outlive it, would count in its former slot for ever.
+    /// Removes a cgroup from the table, if the programs could not record its removal, and then from the
+    /// cache. A program that looked the cgroup up while it was removed may have put it into the cache
+    /// afterwards: what it does later, with sockets or pages that outlive it, would count in its former slot
+    /// for ever.
     pub fn forget(&mut self, space: usize, id: u64) {
         let key = slot_key(space as u32, id);
         let _ = self.slots.remove(&key);

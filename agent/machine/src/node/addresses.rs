@@ -22,8 +22,8 @@ struct Own {
     usable: bool,
 }
 
-/// The node's addresses now, IPv4 first: those that the kernel would send from on the way out. Without a route
-/// out, the first global unicast address of each family that an interface has (as k8s.io/apimachinery
+/// The node's addresses now, IPv4 first: those that the kernel would send from on the way out. Without a
+/// route out, the first global unicast address of each family that an interface has (as k8s.io/apimachinery
 /// `ResolveBindAddress`, which a kubelet uses). Nothing is sent.
 pub fn node_addresses() -> Vec<IpAddr> {
     let routed = routed();
@@ -158,7 +158,8 @@ mod tests {
         assert!(done.is_ok_and(|status| status.success()), "ip {arguments}");
     }
 
-    /// Runs in a network namespace of this thread's own; its only interface is the loopback one, which is down.
+    /// Runs in a network namespace of this thread's own; its only interface is the loopback one, which is
+    /// down.
     async fn in_a_namespace_of_its_own() {
         let mut changes = NetworkChanges::open().unwrap();
         let mut changed = async || {

@@ -1,5 +1,5 @@
-//! The kernel settings that a kubelet wants (`setupKernelTunables` in pkg/kubelet/cm/container_manager_linux.go, the
-//! values of k8s.io/component-helpers/node/util/sysctl).
+//! The kernel settings that a kubelet wants (`setupKernelTunables` in
+//! pkg/kubelet/cm/container_manager_linux.go, the values of k8s.io/component-helpers/node/util/sysctl).
 
 use std::fs;
 use std::io;

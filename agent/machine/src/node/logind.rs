@@ -1,4 +1,5 @@
-//! systemd-logind's inhibitors (org.freedesktop.login1(5)): a shutdown of the machine is announced and delayed.
+//! systemd-logind's inhibitors (org.freedesktop.login1(5)): a shutdown of the machine is announced and
+//! delayed.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,8 @@ const OBJECT: &str = "/org/freedesktop/login1";
 const MANAGER: &str = "org.freedesktop.login1.Manager";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// The drop-in that raises the longest delay: read after a distribution's own, as a kubelet's `99-kubelet.conf`.
+/// The drop-in that raises the longest delay: read after a distribution's own, as a kubelet's
+/// `99-kubelet.conf`.
 const DROP_IN: &str = "99-nodewarden.conf";
 /// Where drop-ins of logind are.
 const DIRECTORY: &str = "/etc/systemd/logind.conf.d";

@@ -1,5 +1,6 @@
-//! The cgroups of the kubelet (or the agent), of the container runtime and of other processes of the machine: those that
-//! the configuration names, else those that the processes are in. Never a guess by the name of a unit.
+//! The cgroups of the kubelet (or the agent), of the container runtime and of other processes of the machine:
+//! those that the configuration names, else those that the processes are in. Never a guess by the name of a
+//! unit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,8 +70,8 @@ fn cgroup_of(pid: Pid, layout: &Layout) -> Option<String> {
     path_of(&parse_memberships(&text), layout)
 }
 
-/// The path of a process's cgroup below the mount of the memory hierarchy, else of the CPU's, else of cgroup v2. `None`
-/// if it is the root, which is no cgroup of its own, or is not seen from here.
+/// The path of a process's cgroup below the mount of the memory hierarchy, else of the CPU's, else of cgroup
+/// v2. `None` if it is the root, which is no cgroup of its own, or is not seen from here.
 fn path_of(memberships: &[Membership], layout: &Layout) -> Option<String> {
     let hierarchies =
         [layout.hierarchy(Controller::Memory), layout.hierarchy(Controller::Cpu), layout.unified()];

@@ -70,7 +70,8 @@ impl Capability {
     }
 }
 
-/// A set of capabilities as the kernel has it: one bit each. It may have some that this program has no name for.
+/// A set of capabilities as the kernel has it: one bit each. It may have some that this program has no name
+/// for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CapabilitySet(pub u64);
 

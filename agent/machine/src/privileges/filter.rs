@@ -1,6 +1,6 @@
-//! System calls that the agent never makes after its start and that would help an attacker in it: they fail with EPERM
-//! in every thread and in every program that it starts. Everything else is allowed, so that a new C library or kernel
-//! breaks nothing.
+//! System calls that the agent never makes after its start and that would help an attacker in it: they fail
+//! with EPERM in every thread and in every program that it starts. Everything else is allowed, so that a new
+//! C library or kernel breaks nothing.
 
 use std::collections::BTreeMap;
 
@@ -119,8 +119,8 @@ fn program(mounts: Mounts) -> Result<BpfProgram, PrivilegesError> {
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, machine)?.try_into()?)
 }
 
-/// Refuses these system calls from now on, in every thread, and sets `no_new_privs` for all of them: programs that they
-/// start get no privileges by their files.
+/// Refuses these system calls from now on, in every thread, and sets `no_new_privs` for all of them: programs
+/// that they start get no privileges by their files.
 ///
 /// # Errors
 /// The kernel has no filters, or one thread has another one.

@@ -9,7 +9,8 @@ use super::error::PrivilegesError;
 /// What a thread may do, or all threads of a process together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
-    /// `CapPrm` and `CapInh` and `CapAmb`: what it can use, and what it could give to programs that it starts.
+    /// `CapPrm` and `CapInh` and `CapAmb`: what it can use, and what it could give to programs that it
+    /// starts.
     pub permitted: CapabilitySet,
     /// `CapEff`: what it uses.
     pub effective: CapabilitySet,

@@ -1,6 +1,6 @@
-//! What the agent may do: which capabilities it keeps after its start (`table`, `capability`), giving up the others in
-//! every thread (`threads`), the system calls that are refused from then on (`filter`), and what the kernel says that the
-//! threads may do (`held`).
+//! What the agent may do: which capabilities it keeps after its start (`table`, `capability`), giving up the
+//! others in every thread (`threads`), the system calls that are refused from then on (`filter`), and what
+//! the kernel says that the threads may do (`held`).
 
 mod capability;
 mod error;

@@ -1,5 +1,5 @@
-//! Which capability is for what. The agent keeps those of what it does, `nodewarden status` shows them, and the threat
-//! model (docs/security.md) has this table.
+//! Which capability is for what. The agent keeps those of what it does, `nodewarden status` shows them, and
+//! the threat model (docs/security.md) has this table.
 
 use super::capability::Capability::{
     self, CapBpf, CapChown, CapDacOverride, CapDacReadSearch, CapFowner, CapFsetid, CapKill, CapNetAdmin,
@@ -17,7 +17,8 @@ pub enum Use {
     Programs,
     /// Kernel programs are loaded, and the kernel is older than 5.8, which has no CAP_BPF.
     ProgramsBeforeCapBpf,
-    /// Kernel programs are loaded, and the kernel is older than 5.7: what is attached to a cgroup is detached by a call.
+    /// Kernel programs are loaded, and the kernel is older than 5.7: what is attached to a cgroup is detached
+    /// by a call.
     ProgramsBeforeCgroupLinks,
     /// `programStats: Sampled`: the kernel measures the programs from time to time.
     SampledProgramStats,

@@ -1,6 +1,6 @@
-//! Giving up capabilities in every thread. The kernel keeps them for each thread, and only the thread itself can give
-//! them up. So each is interrupted by a signal whose handler does it, as glibc does for setuid(2). A new thread has what
-//! its creator has.
+//! Giving up capabilities in every thread. The kernel keeps them for each thread, and only the thread itself
+//! can give them up. So each is interrupted by a signal whose handler does it, as glibc does for setuid(2). A
+//! new thread has what its creator has.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -25,9 +25,9 @@ static KEEP: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The first errno of a handler; 0 if there was none.
 static ERRNO: AtomicI32 = AtomicI32::new(0);
 
-/// Gives up every capability that is not in `keep`, in every thread: for the threads themselves, and for programs that
-/// they start. Waits at most `longest` for threads that do not return from the kernel; they do it when they return. Call
-/// it once.
+/// Gives up every capability that is not in `keep`, in every thread: for the threads themselves, and for
+/// programs that they start. Waits at most `longest` for threads that do not return from the kernel; they do
+/// it when they return. Call it once.
 ///
 /// Without CAP_SETPCAP the bounding set stays: then only `no_new_privs` keeps programs from having more.
 ///
@@ -41,8 +41,9 @@ pub fn keep_only(keep: CapabilitySet, longest: Duration) -> Result<(), Privilege
     lower_own(keep.0).map_err(|(call, source)| PrivilegesError::Call { call, source })?;
     let begun = Instant::now();
     let mut pause = PAUSE;
-    // A look at the threads is not one moment: a thread that had not done it may have made one behind it. After a
-    // look at which all had, none can make such a one, and a second look sees those that were made before.
+    // A look at the threads is not one moment: a thread that had not done it may have made one behind it.
+    // After a look at which all had, none can make such a one, and a second look sees those that were made
+    // before.
     let mut looks = 0;
     loop {
         let left = interrupt_others(keep, bounds)?;

@@ -1,8 +1,8 @@
 //! Bounds what aliases (`*name`) expand to.
 //!
-//! The parser bounds only how often it follows an alias, not how much comes out: one list of ten thousand texts that ten
-//! thousand containers refer to would be a hundred million texts. So a document with aliases is first read by a visitor
-//! that keeps nothing and counts.
+//! The parser bounds only how often it follows an alias, not how much comes out: one list of ten thousand
+//! texts that ten thousand containers refer to would be a hundred million texts. So a document with aliases
+//! is first read by a visitor that keeps nothing and counts.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use super::split::{Document, Language};
 
-/// What the documents with aliases of one file may expand to, in bytes as counted by [`Room`]. Without aliases a file of
-/// the greatest length (10 MiB) with values of ten bytes has about 42 MiB.
+/// What the documents with aliases of one file may expand to, in bytes as counted by [`Room`]. Without
+/// aliases a file of the greatest length (10 MiB) with values of ten bytes has about 42 MiB.
 pub const LARGEST: usize = 64 << 20;
 /// What a value counts beside its text: about what it takes in memory.
 const VALUE: usize = 32;
@@ -28,8 +28,9 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Whether there is room for what the document expands to, which is then taken. Documents without aliases take none:
-    /// the length of the file bounds them. A document that cannot be parsed has room, so that its error is reported.
+    /// Whether there is room for what the document expands to, which is then taken. Documents without aliases
+    /// take none: the length of the file bounds them. A document that cannot be parsed has room, so that its
+    /// error is reported.
     pub(super) fn has_for(&mut self, document: &Document<'_>) -> bool {
         document.language == Language::Json || self.has_for_yaml(document.text)
     }

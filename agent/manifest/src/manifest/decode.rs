@@ -1,5 +1,6 @@
-//! Decodes a document into a value, and values into types, as a kubelet does: errors contain the field and the line of the
-//! file. Types are decoded from values only, because each form of text would need code of its own for every type.
+//! Decodes a document into a value, and values into types, as a kubelet does: errors contain the field and
+//! the line of the file. Types are decoded from values only, because each form of text would need code of its
+//! own for every type.
 
 use std::fmt::Display;
 
@@ -47,7 +48,8 @@ pub(super) fn value(document: &Document<'_>) -> Result<Value, Mismatch> {
     serde_json::to_value(value).map_err(|error| failed(reason(&error)))
 }
 
-/// Decodes a document's value, or an item of it, into a type. `place`: the item's field, empty for the document.
+/// Decodes a document's value, or an item of it, into a type. `place`: the item's field, empty for the
+/// document.
 pub(super) fn typed<'de, T: serde::Deserialize<'de>>(
     value: impl Deserializer<'de, Error = serde_json::Error>,
     place: &str,

@@ -62,7 +62,8 @@ pub(super) fn host_ports(spec: &PodSpec, report: &mut Report) {
     let mut taken = BTreeSet::new();
     let init = spec.init_containers.as_deref().unwrap_or_default();
     for (position, (container, place)) in super::placed(init, &spec.containers).enumerate() {
-        // Init containers that are not sidecars run one after the other and not together with other containers.
+        // Init containers that are not sidecars run one after the other and not together with other
+        // containers.
         let concurrent = position >= init.len() || container.restart_policy.as_deref() == Some("Always");
         for (index, port) in container.ports.iter().flatten().enumerate() {
             let field = format!("{place}.ports[{index}].hostPort");

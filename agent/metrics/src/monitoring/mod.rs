@@ -1,5 +1,5 @@
-//! Tests of what `deploy/monitoring` has: dashboards for Grafana, rules for Prometheus. Every name in their queries is one
-//! that the agent exports, and every query leads to values in a real Prometheus.
+//! Tests of what `deploy/monitoring` has: dashboards for Grafana, rules for Prometheus. Every name in their
+//! queries is one that the agent exports, and every query leads to values in a real Prometheus.
 
 mod queries;
 mod server;

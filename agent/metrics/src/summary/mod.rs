@@ -1,9 +1,10 @@
 //! `/stats/summary`: the node, its pods and their containers in the kubelet's form
 //! (`pkg/kubelet/server/stats`, `pkg/kubelet/stats/helper.go`).
 //!
-//! What pods use on disk is what was counted last ([`DiskView`]); what is not known completely is left out. Of volumes only
-//! `emptyDir` on disk are shown. `process_count` has the processes in cgroups below a container's too.
-//! Page faults are the hierarchical count (the kubelet shows a pod's own cgroup's count, which on v1 is 0).
+//! What pods use on disk is what was counted last ([`DiskView`]); what is not known completely is left out.
+//! Of volumes only `emptyDir` on disk are shown. `process_count` has the processes in cgroups below a
+//! container's too. Page faults are the hierarchical count (the kubelet shows a pod's own cgroup's count,
+//! which on v1 is 0).
 
 mod disk;
 mod rates;
@@ -117,8 +118,8 @@ fn node(
 }
 
 /// `pods` is the level above all pods; the others are where their processes are (kubelet `GetCgroupStats` of
-/// `nodeConfig.KubeletCgroupsName`, `RuntimeCgroupsName` and `SystemCgroupsName`). One that is not known, or has no
-/// cgroup of its own, is left out.
+/// `nodeConfig.KubeletCgroupsName`, `RuntimeCgroupsName` and `SystemCgroupsName`). One that is not known, or
+/// has no cgroup of its own, is left out.
 fn system_containers(groups: &[&GroupView], system: &SystemCgroups, rate: &Rate<'_>) -> Vec<ContainerStats> {
     let at = |path: &Option<String>| {
         let path = path.as_deref()?;

@@ -1,5 +1,6 @@
-//! Topic exclusive_cpus: who runs on the CPUs that one container has for itself. Its programs are attached while
-//! there are such CPUs, and its counters are by CPU, not by cgroup: see `nodewarden_machine::ebpf::ExclusiveCpus`.
+//! Topic exclusive_cpus: who runs on the CPUs that one container has for itself. Its programs are attached
+//! while there are such CPUs, and its counters are by CPU, not by cgroup: see
+//! `nodewarden_machine::ebpf::ExclusiveCpus`.
 
 use nodewarden_ebpf_abi::Space;
 

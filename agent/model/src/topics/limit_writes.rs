@@ -1,5 +1,6 @@
-//! Topic limit_writes: which process writes a limit of a cgroup. Its program is attached where mode augment reports
-//! changed limits. It counts nothing, and a write is no event of its own: most are those of kubelet and runtime.
+//! Topic limit_writes: which process writes a limit of a cgroup. Its program is attached where mode augment
+//! reports changed limits. It counts nothing, and a write is no event of its own: most are those of kubelet
+//! and runtime.
 
 use nodewarden_ebpf_abi::{LIMIT_FILES, LimitWriteRecord};
 

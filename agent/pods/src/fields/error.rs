@@ -15,7 +15,8 @@ pub enum FieldError {
     /// `resourceFieldRef` has this `divisor`, which is not a quantity or not above 0.
     #[error("divisor {0:?} is not a quantity above 0")]
     Divisor(String),
-    /// A reference to an object of a cluster (`configMapKeyRef`, `secretKeyRef`, …). Validation rejects it earlier.
+    /// A reference to an object of a cluster (`configMapKeyRef`, `secretKeyRef`, …). Validation rejects it
+    /// earlier.
     #[error("needs a cluster")]
     NeedsCluster,
 }

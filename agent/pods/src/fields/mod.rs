@@ -1,5 +1,5 @@
-//! The values of field references in environment variables and downward API files: `fieldRef` ([`pod_field`]) and
-//! `resourceFieldRef` ([`resource_value`]).
+//! The values of field references in environment variables and downward API files: `fieldRef` ([`pod_field`])
+//! and `resourceFieldRef` ([`resource_value`]).
 
 mod error;
 mod field;

@@ -8,8 +8,8 @@ use nodewarden_manifest::{Container, Pod, Quantity};
 use nodewarden_qos::Node;
 use nodewarden_qos::allocatable;
 
-/// The value of a variable of the container `own`, or of a file, in units of the divisor and rounded up. A limit that
-/// is not set is that of the pod, or what is allocatable on the node.
+/// The value of a variable of the container `own`, or of a file, in units of the divisor and rounded up. A
+/// limit that is not set is that of the pod, or what is allocatable on the node.
 pub fn resource_value(
     selector: &ResourceFieldSelector,
     own: Option<&str>,

@@ -99,7 +99,8 @@ impl Fault {
         }
     }
 
-    /// Whether the request failed on this machine before it was sent, so that it says nothing about the server.
+    /// Whether the request failed on this machine before it was sent, so that it says nothing about the
+    /// server.
     pub fn is_ours(&self) -> bool {
         const OURS: [Errno; 5] =
             [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM, Errno::EADDRNOTAVAIL];

@@ -1,4 +1,5 @@
-//! An executor that runs hyper's HTTP/2 background tasks within the future of the request, so that none outlives it.
+//! An executor that runs hyper's HTTP/2 background tasks within the future of the request, so that none
+//! outlives it.
 
 use parking_lot::Mutex;
 use std::future::poll_fn;

@@ -1,12 +1,11 @@
 //! An HTTP or HTTPS GET request as the kubelet sends it (pkg/probe/http), for lifecycle hooks and probes.
 //!
-//! [`get`] sends the request of an [`HttpGetAction`] of a manifest and follows redirects within the same host; certificates
-//! are not verified. `fetch` sends one to a URL of the configuration, for pods: it follows every redirect, and the server's
-//! certificate has to be good.
+//! [`get`] sends the request of an [`HttpGetAction`] of a manifest and follows redirects within the same
+//! host; certificates are not verified. `fetch` sends one to a URL of the configuration, for pods: it follows
+//! every redirect, and the server's certificate has to be good.
 //!
-//! Both use HTTP/1.1, or HTTP/2 if a TLS server chooses it. No proxy is used, connections are not reused, and none is left
-//! in TIME_WAIT. Everything runs in the caller's future: dropping it closes the
-//! connection.
+//! Both use HTTP/1.1, or HTTP/2 if a TLS server chooses it. No proxy is used, connections are not reused, and
+//! none is left in TIME_WAIT. Everything runs in the caller's future: dropping it closes the connection.
 
 mod error;
 mod exchange;
@@ -52,10 +51,11 @@ pub struct Response {
     pub foreign_redirect: Option<String>,
 }
 
-/// Sends the request to `host` (an address or name), unless the manifest names a host. There is no time limit here.
+/// Sends the request to `host` (an address or name), unless the manifest names a host. There is no time limit
+/// here.
 ///
-/// Redirects within the host are followed, with any scheme and port (kubelet `RedirectChecker`); a response that
-/// redirects to another host is returned as the result.
+/// Redirects within the host are followed, with any scheme and port (kubelet `RedirectChecker`); a response
+/// that redirects to another host is returned as the result.
 ///
 /// # Errors
 /// There is no response, or its body ended early ([`Fault::Body`]).
@@ -64,8 +64,8 @@ pub async fn get(action: &HttpGetAction, host: &str, purpose: Purpose) -> Result
     ask(Url::of(action, host), Headers::of(action, purpose), terms).await
 }
 
-/// Sends a request with these headers to the absolute `url`, and reads at most `longest` bytes of the body. There is no
-/// time limit here. Redirects are followed to every host, as Go's client does.
+/// Sends a request with these headers to the absolute `url`, and reads at most `longest` bytes of the body.
+/// There is no time limit here. Redirects are followed to every host, as Go's client does.
 ///
 /// # Errors
 /// There is no response, or its body ended early ([`Fault::Body`]).

@@ -1,5 +1,5 @@
-//! The request: headers of the manifest and of the kubelet (pkg/probe/http `newProbeRequest`), as Go's client sends
-//! them and keeps them in redirects.
+//! The request: headers of the manifest and of the kubelet (pkg/probe/http `newProbeRequest`), as Go's client
+//! sends them and keeps them in redirects.
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
@@ -46,9 +46,9 @@ impl<'a> Headers<'a> {
         Self { manifest: headers, user_agent, host: None, referer: None, is_elsewhere: false }
     }
 
-    /// Updates the headers for a redirect. A `Host` of the manifest is used until an absolute redirect. `Referer` is
-    /// sent unless the redirect leads from HTTPS to HTTP. Credentials are sent until a redirect leads to a host that is
-    /// neither the one before nor below it.
+    /// Updates the headers for a redirect. A `Host` of the manifest is used until an absolute redirect.
+    /// `Referer` is sent unless the redirect leads from HTTPS to HTTP. Credentials are sent until a redirect
+    /// leads to a host that is neither the one before nor below it.
     pub fn moved(&mut self, from: &Url, to: &Url, absolute: bool) {
         if absolute {
             self.host = None;
@@ -98,8 +98,8 @@ impl<'a> Headers<'a> {
         Ok(request)
     }
 
-    /// The headers of the manifest without those of the connection and of message framing; only the first `User-Agent`
-    /// is used.
+    /// The headers of the manifest without those of the connection and of message framing; only the first
+    /// `User-Agent` is used.
     fn manifest(&self) -> Result<HeaderMap, Fault> {
         let mut headers = HeaderMap::with_capacity(self.manifest.len() + 4);
         for (name, text) in self.manifest {

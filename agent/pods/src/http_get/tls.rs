@@ -1,5 +1,5 @@
-//! TLS as the kubelet's clients use it: 1.2 and 1.3, HTTP/2 preferred to HTTP/1.1; for probes and hooks without verification
-//! of the server.
+//! TLS as the kubelet's clients use it: 1.2 and 1.3, HTTP/2 preferred to HTTP/1.1; for probes and hooks
+//! without verification of the server.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -37,8 +37,8 @@ impl fmt::Debug for Trust {
 }
 
 impl Trust {
-    /// Certificates for the server's name by the authorities of this machine: those of OpenSSL's directories, or of
-    /// `SSL_CERT_FILE` and `SSL_CERT_DIR`, as with Go. Reads files.
+    /// Certificates for the server's name by the authorities of this machine: those of OpenSSL's directories,
+    /// or of `SSL_CERT_FILE` and `SSL_CERT_DIR`, as with Go. Reads files.
     pub(crate) fn of_machine() -> Self {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {

@@ -1,5 +1,5 @@
-//! The URL of a request: built from a manifest (pkg/probe/http `formatURL`), and changed by a `Location` header
-//! (RFC 3986, 5.2).
+//! The URL of a request: built from a manifest (pkg/probe/http `formatURL`), and changed by a `Location`
+//! header (RFC 3986, 5.2).
 
 use std::fmt;
 
@@ -28,8 +28,8 @@ struct Reference<'a> {
 }
 
 impl Url {
-    /// Builds the URL of a manifest's action. Only path and query of its `path` are used, even if it is a whole URL. A
-    /// text that is not a URI reference is taken as a literal path.
+    /// Builds the URL of a manifest's action. Only path and query of its `path` are used, even if it is a
+    /// whole URL. A text that is not a URI reference is taken as a literal path.
     pub fn of(action: &HttpGetAction, host: &str) -> Self {
         let text = action.path.as_str();
         let parts = reference(text);
@@ -55,8 +55,8 @@ impl Url {
         }
     }
 
-    /// Resolves a `Location` header: the new URL, and whether the header was absolute; `None` if it leads to no host, or
-    /// to another one and has to `stay`.
+    /// Resolves a `Location` header: the new URL, and whether the header was absolute; `None` if it leads to
+    /// no host, or to another one and has to `stay`.
     ///
     /// # Errors
     /// The header is not a valid URL, or its scheme is unknown.
@@ -170,7 +170,8 @@ fn has_bad_escape(path: &str) -> bool {
     path.split('%').skip(1).any(|rest| !good(rest))
 }
 
-/// Percent-encodes characters that a URL may not contain; with `marks`, `%`, `?` and `#` keep their special meaning.
+/// Percent-encodes characters that a URL may not contain; with `marks`, `%`, `?` and `#` keep their special
+/// meaning.
 fn encoded(text: &str, marks: bool) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(text.len());

@@ -72,8 +72,8 @@ fn had<'a, T>(
     all.get(name).ok_or_else(none)?.as_ref().map_err(Clone::clone)
 }
 
-/// Gathers what the pod's volumes need, and the environment of `container` if one is named. Everything is asked for at
-/// once, since an API server that does not answer lets each wait.
+/// Gathers what the pod's volumes need, and the environment of `container` if one is named. Everything is
+/// asked for at once, since an API server that does not answer lets each wait.
 pub async fn gather(objects: &dyn Objects, pod: &Pod, container: Option<&str>) -> PodObjects {
     let container = container.and_then(|name| find(pod, name));
     let mut names = in_volumes(pod);
@@ -111,7 +111,8 @@ pub async fn gather(objects: &dyn Objects, pod: &Pod, container: Option<&str>) -
     }
 }
 
-/// The pod's secrets for pulling images, in its order; those that cannot be had are left out, as by a kubelet.
+/// The pod's secrets for pulling images, in its order; those that cannot be had are left out, as by a
+/// kubelet.
 pub async fn pull_secrets(objects: &dyn Objects, pod: &Pod) -> Vec<Arc<Secret>> {
     let mut all = Vec::new();
     for named in pod.spec.image_pull_secrets.iter().flatten().filter(|named| !named.name.is_empty()) {

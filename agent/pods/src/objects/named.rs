@@ -17,8 +17,8 @@ pub struct NamedObject {
     pub name: String,
 }
 
-/// The config maps and secrets that a pod names: in volumes, in the environment of all its containers, and for
-/// pulling images (kubelet `getConfigMapNames`, `getSecretNames`).
+/// The config maps and secrets that a pod names: in volumes, in the environment of all its containers, and
+/// for pulling images (kubelet `getConfigMapNames`, `getSecretNames`).
 pub fn named(pod: &Pod) -> BTreeSet<NamedObject> {
     let mut all = in_volumes(pod);
     let spec = &pod.spec;

@@ -29,7 +29,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A request for a token of a service account that is bound to a pod (authentication.k8s.io/v1 `TokenRequest`).
+/// A request for a token of a service account that is bound to a pod (authentication.k8s.io/v1
+/// `TokenRequest`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenRequest {
     /// Namespace of the pod and of its service account.
@@ -81,7 +82,8 @@ pub struct BoundVolume {
     pub path_type: String,
     /// Whether it is a local volume, which belongs to the pod's `fsGroup`; a `hostPath` keeps its owners.
     pub is_local: bool,
-    /// `spec.nodeAffinity.required.nodeSelectorTerms` of the volume: the node has to match one of them; empty for any node.
+    /// `spec.nodeAffinity.required.nodeSelectorTerms` of the volume: the node has to match one of them; empty
+    /// for any node.
     pub node_terms: Vec<Vec<NodeRequirement>>,
 }
 

@@ -1,9 +1,9 @@
 //! Schedule of a probe: the ages of its container at which it is due. Pure.
 //!
-//! The first point is the end of the initial delay. The second follows after half a period to one and a half, with a
-//! phase that differs between probes, so that the probes of containers started together are spread. The phase is derived
-//! from names only, so a restarted agent computes the same points. (A kubelet's workers begin at a random moment of a
-//! period after its restart.)
+//! The first point is the end of the initial delay. The second follows after half a period to one and a half,
+//! with a phase that differs between probes, so that the probes of containers started together are spread.
+//! The phase is derived from names only, so a restarted agent computes the same points. (A kubelet's workers
+//! begin at a random moment of a period after its restart.)
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -45,14 +45,14 @@ impl Grid {
         Self { first: spec.initial_delay, second: spec.initial_delay + period.mul_f64(0.5 + share), period }
     }
 
-    /// The age of the first run if probing begins at this age: the end of the initial delay if the container was never
-    /// probed, else the next point.
+    /// The age of the first run if probing begins at this age: the end of the initial delay if the container
+    /// was never probed, else the next point.
     pub fn begin(&self, age: Duration, never_probed: bool) -> Duration {
         if never_probed { self.first.max(age) } else { self.next(age) }
     }
 
-    /// The age of the next run after one that was due at `due` and ended at `now`. Points that passed meanwhile are
-    /// skipped; after a run that was due between points, at least half a period is left.
+    /// The age of the next run after one that was due at `due` and ended at `now`. Points that passed
+    /// meanwhile are skipped; after a run that was due between points, at least half a period is left.
     pub fn after(&self, due: Duration, now: Duration) -> Duration {
         self.next(now.max(due + self.period / 2))
     }

@@ -1,7 +1,7 @@
 //! Liveness, readiness and startup probes.
 //!
-//! A `ProbeSpec` is a probe of a container's manifest, an [`Answer`] the result of one run. [`rules`] decides what
-//! follows from runs, and `grid` when they are due; both are pure. `engine` runs them with [`Handlers`].
+//! A `ProbeSpec` is a probe of a container's manifest, an [`Answer`] the result of one run. [`rules`] decides
+//! what follows from runs, and `grid` when they are due; both are pure. `engine` runs them with [`Handlers`].
 
 mod engine;
 mod grid;

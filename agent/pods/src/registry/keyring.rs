@@ -48,7 +48,8 @@ impl Keyring {
         }
     }
 
-    /// The credentials for an image, given by its name with domain and without tag; those of the longest path first.
+    /// The credentials for an image, given by its name with domain and without tag; those of the longest path
+    /// first.
     pub fn find(&self, repository: &str) -> Vec<Credential> {
         let fitting = self.credentials.iter().rev().filter(|(address, _)| url::matches(address, repository));
         let found: Vec<_> = fitting.flat_map(|(_, credentials)| credentials.iter().cloned()).collect();

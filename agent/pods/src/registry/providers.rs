@@ -1,5 +1,5 @@
-//! Plugins that have credentials for images (KEP-2133, kubelet pkg/credentialprovider/plugin): programs that get the
-//! image's name on their standard input and answer on their standard output.
+//! Plugins that have credentials for images (KEP-2133, kubelet pkg/credentialprovider/plugin): programs that
+//! get the image's name on their standard input and answer on their standard output.
 
 mod config;
 
@@ -108,8 +108,8 @@ impl Providers {
         Ok(Self(Arc::new(Inner { plugins })))
     }
 
-    /// Adds what the plugins have for an image, given by its name with domain and without tag. A plugin that fails has
-    /// nothing, and the log says so.
+    /// Adds what the plugins have for an image, given by its name with domain and without tag. A plugin that
+    /// fails has nothing, and the log says so.
     pub async fn add_to(&self, keyring: &mut Keyring, repository: &str) {
         for plugin in &self.0.plugins {
             let is_meant =
@@ -159,8 +159,8 @@ impl Plugin {
     }
 }
 
-/// Runs a plugin; kills it if it takes too long. Its output goes to memory without a bound by pipes, so that it never
-/// waits for its reader. Blocks.
+/// Runs a plugin; kills it if it takes too long. Its output goes to memory without a bound by pipes, so that
+/// it never waits for its reader. Blocks.
 fn execute(provider: &Provider, program: &Path, request: &[u8]) -> Result<Vec<u8>, String> {
     let memory = |name: &str| {
         let made = memfd_create(name, MFdFlags::MFD_CLOEXEC);

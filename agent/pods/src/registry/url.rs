@@ -1,7 +1,7 @@
 //! Which images a registry's address in a configuration means (kubelet credentialprovider `URLsMatch`).
 
-/// Whether an image's name is below an address, whose parts between dots may have `*` and `?`. Both are without
-/// scheme: `*.registry.test:5000/team`.
+/// Whether an image's name is below an address, whose parts between dots may have `*` and `?`. Both are
+/// without scheme: `*.registry.test:5000/team`.
 pub(super) fn matches(address: &str, image: &str) -> bool {
     let (host, path) = split(address);
     let (image_host, image_path) = split(image);

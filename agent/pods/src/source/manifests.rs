@@ -59,8 +59,8 @@ impl Manifests {
         }
     }
 
-    /// The pods' names end with the node's (kubelet `generatePodName`): those of all nodes in a cluster are in one
-    /// namespace.
+    /// The pods' names end with the node's (kubelet `generatePodName`): those of all nodes in a cluster are
+    /// in one namespace.
     pub fn named_by_node(&mut self) {
         self.is_named_by_node = true;
     }

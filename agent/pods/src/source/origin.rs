@@ -9,8 +9,8 @@ pub const MANIFESTS: &str = "manifests";
 /// Name of the source whose pods are those of the Kubernetes API server.
 pub const API: &str = "api";
 
-/// Name of the source whose pods a web server has (`staticPodURL`), as in the kubelet (`kubetypes.HTTPSource`). An origin
-/// there is `http:<url>`.
+/// Name of the source whose pods a web server has (`staticPodURL`), as in the kubelet
+/// (`kubetypes.HTTPSource`). An origin there is `http:<url>`.
 pub const HTTP: &str = "http";
 
 /// Whether an origin is that of a pod of `staticPodURL`.
@@ -18,8 +18,8 @@ pub fn is_http(origin: &str) -> bool {
     source_of(origin) == HTTP
 }
 
-/// Whether an origin is that of a pod of the API server. Such a pod has a scheduler and controllers: it is rejected where a
-/// manifest's pod waits, and nothing but its deletion removes it.
+/// Whether an origin is that of a pod of the API server. Such a pod has a scheduler and controllers: it is
+/// rejected where a manifest's pod waits, and nothing but its deletion removes it.
 pub fn is_api(origin: &str) -> bool {
     source_of(origin) == API
 }

@@ -8,7 +8,8 @@ use crate::volume::VolumeError;
 use nodewarden_manifest::TooLong;
 use nodewarden_model::WaitingReason;
 
-/// A field of the manifest that cannot be honoured on this node; [`Self::reason`] is the kubelet's reason in the status.
+/// A field of the manifest that cannot be honoured on this node; [`Self::reason`] is the kubelet's reason in
+/// the status.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// The manifest has no container of this name.
@@ -200,8 +201,8 @@ pub enum RecursiveReadOnlyFault {
 }
 
 impl SpecError {
-    /// The kubelet's reason in a status: `CreateContainerConfigError` of a container, `CreatePodSandboxError` of a
-    /// sandbox.
+    /// The kubelet's reason in a status: `CreateContainerConfigError` of a container, `CreatePodSandboxError`
+    /// of a sandbox.
     pub fn reason(&self) -> WaitingReason {
         match self {
             Self::FqdnTooLong { .. } | Self::DnsPolicy { .. } => WaitingReason::CreatePodSandboxError,

@@ -1,4 +1,5 @@
-//! `fieldRef` of an environment variable: a field of the pod or node as text (kubelet `podFieldSelectorRuntimeValue`).
+//! `fieldRef` of an environment variable: a field of the pod or node as text (kubelet
+//! `podFieldSelectorRuntimeValue`).
 
 use std::net::IpAddr;
 

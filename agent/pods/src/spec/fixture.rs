@@ -24,7 +24,8 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A node with 4 CPUs and 8 GiB; cluster domain `cluster.local` without servers; addresses 192.0.2.1 and 2001:db8::1.
+    /// A node with 4 CPUs and 8 GiB; cluster domain `cluster.local` without servers; addresses 192.0.2.1 and
+    /// 2001:db8::1.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let state = dir.path().join("pods");

@@ -28,7 +28,8 @@ pub struct Host<'a> {
     pub state_pods: &'a Path,
     /// Profiles of `seccompProfile.localhostProfile` are below this directory.
     pub seccomp_root: &'a Path,
-    /// Whether the runtime can mount read-only recursively: CRI `RuntimeHandlerFeatures.recursive_read_only_mounts`.
+    /// Whether the runtime can mount read-only recursively: CRI
+    /// `RuntimeHandlerFeatures.recursive_read_only_mounts`.
     pub recursive_read_only: bool,
 }
 

@@ -18,8 +18,8 @@ use nodewarden_manifest::Pod;
 pub(super) const HOSTS: &str = "/etc/hosts";
 const MODE: u32 = 0o644;
 
-/// Writes the pod's hosts file: with the pod's addresses, or with the content of the node's file on the host network.
-/// Changes made by a container are overwritten, as in the kubelet.
+/// Writes the pod's hosts file: with the pod's addresses, or with the content of the node's file on the host
+/// network. Changes made by a container are overwritten, as in the kubelet.
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::runtime::v1 as cri;
 
-/// Annotation of a container with its devices: resource → NUMA node → ids, as JSON. From it allocations are recovered
-/// when the checkpoint is damaged.
+/// Annotation of a container with its devices: resource → NUMA node → ids, as JSON. From it allocations are
+/// recovered when the checkpoint is damaged.
 pub const DEVICES: &str = "nodewarden.io/devices";
 
 fn ids_to_json(ids: &BTreeMap<String, DevicesPerNuma>) -> String {
@@ -34,8 +34,8 @@ pub struct DeviceInjection {
     pub cdi: BTreeSet<String>,
     /// The allocated devices by resource.
     pub ids: BTreeMap<String, DevicesPerNuma>,
-    /// Messages about names or paths for which two resources have different values; the later one is used, as in the
-    /// kubelet.
+    /// Messages about names or paths for which two resources have different values; the later one is used, as
+    /// in the kubelet.
     pub conflicts: Vec<String>,
 }
 

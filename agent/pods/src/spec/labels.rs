@@ -16,8 +16,8 @@ pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
 /// Label with the container's name in its pod.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// Label with the agent that owns a sandbox or container. Those with another value are never touched, and those without it
-/// only where a kubelet's are taken over ([`Ownership`](super::Ownership)).
+/// Label with the agent that owns a sandbox or container. Those with another value are never touched, and
+/// those without it only where a kubelet's are taken over ([`Ownership`](super::Ownership)).
 pub const OWNER: &str = "nodewarden.io/owner";
 
 /// Annotation with the number of earlier runs of the container in this pod.
@@ -51,7 +51,8 @@ fn identity(pod: &Pod, host: &Host) -> [(String, String); 4] {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
 }
 
-/// What a restarted agent has to know about a container and cannot read from the manifest, which may have changed.
+/// What a restarted agent has to know about a container and cannot read from the manifest, which may have
+/// changed.
 pub(super) fn container_annotations(
     pod: &Pod,
     container: &v1::Container,
@@ -77,8 +78,8 @@ fn termination_message_policy(container: &v1::Container) -> &str {
     container.termination_message_policy.as_deref().unwrap_or("File")
 }
 
-/// Hash of the fields whose change requires a new container: name and image (kubelet `pickFieldsToHash`). FNV-1a like
-/// the kubelet's, but over JSON instead of Go's dump.
+/// Hash of the fields whose change requires a new container: name and image (kubelet `pickFieldsToHash`).
+/// FNV-1a like the kubelet's, but over JSON instead of Go's dump.
 fn hash(container: &v1::Container) -> String {
     let image = container.image.as_deref().unwrap_or_default();
     let text = serde_json::json!({"name": container.name, "image": image}).to_string();

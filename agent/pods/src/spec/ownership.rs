@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::labels::{OWNER, POD_UID};
 
-/// Whose sandboxes and containers the agent treats as its own: those with its label ([`OWNER`]) and, on the node of a
-/// cluster, those of the kubelet in whose place it runs.
+/// Whose sandboxes and containers the agent treats as its own: those with its label ([`OWNER`]) and, on the
+/// node of a cluster, those of the kubelet in whose place it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ownership {
     owner: String,

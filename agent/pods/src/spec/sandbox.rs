@@ -48,8 +48,8 @@ pub fn sandbox_config(
     })
 }
 
-/// Differences from the manifest, each as reason and message of an event: a resolver configuration that exceeds the
-/// limits, or `ClusterFirst` without servers of a cluster.
+/// Differences from the manifest, each as reason and message of an event: a resolver configuration that
+/// exceeds the limits, or `ClusterFirst` without servers of a cluster.
 pub fn warnings(pod: &Pod, host: &Host) -> Vec<(String, String)> {
     dns::config(pod, host).map(|(_, warnings)| warnings).unwrap_or_default()
 }

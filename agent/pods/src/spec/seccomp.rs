@@ -43,8 +43,8 @@ pub(super) fn seccomp(
     }
 }
 
-/// The AppArmor profile of the container, else that of the pod, else that of the annotation; with `None` the runtime
-/// chooses.
+/// The AppArmor profile of the container, else that of the pod, else that of the annotation; with `None` the
+/// runtime chooses.
 pub(super) fn apparmor(pod: &Pod, container: &v1::Container) -> Result<Option<SecurityProfile>, SpecError> {
     let own = container.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());
     let of_pod = pod.spec.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());

@@ -30,7 +30,8 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 /// The security context of a container. The user is that of `image` if the manifest has none.
 ///
 /// # Errors
-/// `runAsNonRoot` is set and the container would run as root or as an unknown user; or a profile has an unknown type.
+/// `runAsNonRoot` is set and the container would run as root or as an unknown user; or a profile has an
+/// unknown type.
 pub(super) fn container(
     pod: &Pod,
     container: &v1::Container,

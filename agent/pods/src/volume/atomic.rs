@@ -1,8 +1,8 @@
 //! Writes the files of a volume so that a container sees either all old or all new ones (kubelet
 //! pkg/volume/util/atomic_writer.go).
 //!
-//! The files are in a directory of their own, named by the time of the writing; the link `..data` leads there,
-//! and a link for each first part of a path leads through it:
+//! The files are in a directory of their own, named by the time of the writing; the link `..data` leads
+//! there, and a link for each first part of a path leads through it:
 //!
 //! ```text
 //! ..2026_11_23_10_00_00.123456789/ca.crt
@@ -50,9 +50,9 @@ pub(super) fn is_written(dir: &Path) -> bool {
     fs::read_dir(dir.join(DATA)).is_ok()
 }
 
-/// Makes the files of the volume those of `payload`. With `group` they belong to that group, which may read them
-/// (kubelet `SetVolumeOwnership` for read-only volumes). Nothing is written if they are so already. Returns
-/// whether containers see other content now.
+/// Makes the files of the volume those of `payload`. With `group` they belong to that group, which may read
+/// them (kubelet `SetVolumeOwnership` for read-only volumes). Nothing is written if they are so already.
+/// Returns whether containers see other content now.
 ///
 /// # Errors
 /// A path leads out of the volume, or a system call failed: what was seen before is seen still.

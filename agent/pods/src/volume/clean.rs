@@ -1,5 +1,5 @@
-//! Removes a pod's directory: first unmounts what is mounted in it, then removes its contents. Links are removed and
-//! never followed; nothing below a remaining mount is touched.
+//! Removes a pod's directory: first unmounts what is mounted in it, then removes its contents. Links are
+//! removed and never followed; nothing below a remaining mount is touched.
 
 use std::ffi::{CStr, OsStr};
 use std::fs;
@@ -18,7 +18,8 @@ use super::{VolumeError, mount_table};
 
 /// How often the mounts are listed and unmounted: one may have been hidden by another.
 const ROUNDS: usize = 8;
-/// Maximum depth of directories that are emptied in place, each with an open descriptor; deeper ones are moved up first.
+/// Maximum depth of directories that are emptied in place, each with an open descriptor; deeper ones are
+/// moved up first.
 const DEEPEST: usize = 64;
 /// How often a directory is emptied again if it is not empty afterwards.
 const PASSES: usize = 3;
@@ -28,8 +29,8 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// Removes the pod's directory `pod_dir`; succeeds if it does not exist. May be called again after an error and then
-/// continues.
+/// Removes the pod's directory `pod_dir`; succeeds if it does not exist. May be called again after an error
+/// and then continues.
 ///
 /// # Errors
 /// Something could not be unmounted or removed. The contents of remaining mounts are not touched.
@@ -50,7 +51,8 @@ pub fn clean(pod_dir: &Path) -> Result<(), VolumeError> {
 /// Removes a directory in which nothing is mounted; succeeds if it does not exist.
 ///
 /// # Errors
-/// Something could not be removed, `pod_dir` is a link, or something is mounted below it after all, which is not touched.
+/// Something could not be removed, `pod_dir` is a link, or something is mounted below it after all, which is
+/// not touched.
 pub fn remove(pod_dir: &Path) -> Result<(), VolumeError> {
     let (Some(parent), Some(name)) = (pod_dir.parent(), pod_dir.file_name()) else {
         return Err(VolumeError::Mounted(pod_dir.to_owned()));
@@ -181,7 +183,8 @@ fn file(above: BorrowedFd<'_>, name: &CStr, path: &Path) -> Result<(), VolumeErr
 fn enter<N: nix::NixPath + ?Sized>(above: BorrowedFd<'_>, name: &N) -> nix::Result<OwnedFd> {
     let here = ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH;
     match openat2(above, name, OpenHow::new().flags(DIRECTORY).resolve(here)) {
-        // Linux before 5.6: a mount of the same file system cannot be recognized, but all mounts were just removed.
+        // Linux before 5.6: a mount of the same file system cannot be recognized, but all mounts were just
+        // removed.
         Err(Errno::ENOSYS) => {
             let dir = openat(above, name, DIRECTORY, Mode::empty())?;
             if fstat(&dir)?.st_dev == fstat(above)?.st_dev { Ok(dir) } else { Err(Errno::EXDEV) }

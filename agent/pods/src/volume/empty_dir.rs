@@ -66,8 +66,8 @@ impl Wanted {
     }
 }
 
-/// Size in bytes of a volume in memory: the minimum of `sizeLimit`, the pod's memory limit and the node's allocatable
-/// memory (`calculateEmptyDirMemorySize`, KEP-1967).
+/// Size in bytes of a volume in memory: the minimum of `sizeLimit`, the pod's memory limit and the node's
+/// allocatable memory (`calculateEmptyDirMemorySize`, KEP-1967).
 fn memory_size(asked: Option<&EmptyDirVolumeSource>, pod: &Pod, node: Node<'_>) -> u64 {
     let allocatable = allocatable::allocatable(node.capacity, node.settings).memory_bytes;
     let of_pod = match qos::pod::limits(pod, node).memory_max {
@@ -92,8 +92,8 @@ fn only_page_size(pod: &Pod) -> Result<u64, VolumeError> {
     }
 }
 
-/// Creates the volume unless it exists. Mode and group are set when the directory is created; later changes by a
-/// container are kept.
+/// Creates the volume unless it exists. Mode and group are set when the directory is created; later changes
+/// by a container are kept.
 pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
         return Err(VolumeError::Unsupported);
@@ -142,7 +142,8 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// Adds the mode bits for `fsGroup`: the group may read, write and enter, and owns new files (`SetVolumeOwnership`).
+/// Adds the mode bits for `fsGroup`: the group may read, write and enter, and owns new files
+/// (`SetVolumeOwnership`).
 fn with_group(mode: u32, group: Option<u32>) -> u32 {
     if group.is_some() { mode | 0o2770 } else { mode }
 }

@@ -1,6 +1,6 @@
-//! A pod's volumes: `emptyDir`, `hostPath`, claims of such paths, and files that the agent writes (`downwardAPI`,
-//! `configMap`, `secret`, `projected`). Everything is created below the pod's directory
-//! and removed by `clean`.
+//! A pod's volumes: `emptyDir`, `hostPath`, claims of such paths, and files that the agent writes
+//! (`downwardAPI`, `configMap`, `secret`, `projected`). Everything is created below the pod's directory and
+//! removed by `clean`.
 //!
 //! Mounts are created in the agent's mount namespace, which must be that of the runtime.
 
@@ -39,9 +39,9 @@ use nodewarden_manifest::volume_source::Source;
 use nodewarden_qos::Node;
 
 /// Creates missing directories and volumes of the pod below its own directory: directories and in-memory file
-/// systems of `emptyDir`, and the files of volumes whose content the agent writes. The pod's logs are noted as those of `owner` (the value of the label
-/// [`OWNER`](crate::spec::OWNER)). Called before the pod's sandbox is created, together with
-/// [`check_host_paths`] and [`link_claim`]; may be called again.
+/// systems of `emptyDir`, and the files of volumes whose content the agent writes. The pod's logs are noted
+/// as those of `owner` (the value of the label [`OWNER`](crate::spec::OWNER)). Called before the pod's
+/// sandbox is created, together with [`check_host_paths`] and [`link_claim`]; may be called again.
 ///
 /// # Errors
 /// A volume could not be created or does not match the manifest; the error names the volume.

@@ -8,8 +8,8 @@ use nodewarden_machine::mountinfo;
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Mount points at or below a directory, in the order of mounting. The path of the directory must not contain links, as
-/// in the kernel's table.
+/// Mount points at or below a directory, in the order of mounting. The path of the directory must not contain
+/// links, as in the kernel's table.
 pub(super) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
     let table = fs::read(TABLE).map_err(VolumeError::file("read", Path::new(TABLE)))?;
     Ok(mountinfo::parse_below(&table, dir).map(|mount| mount.mount_point).collect())

@@ -62,8 +62,8 @@ pub(super) fn payload(
     Ok(Some(files.payload))
 }
 
-/// The user that all containers of the pod run as by their manifest; `None` if they differ or one does not say
-/// (kubelet `FsUserFrom`).
+/// The user that all containers of the pod run as by their manifest; `None` if they differ or one does not
+/// say (kubelet `FsUserFrom`).
 pub(super) fn common_user(pod: &Pod) -> Option<u32> {
     let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.run_as_user);
     let init = pod.spec.init_containers.iter().flatten();

@@ -2,8 +2,8 @@
 //! uses at least is known at once (kubelet pkg/volume/util/fsquota).
 //!
 //! It is a lower bound only. A process outside of a user namespace may give its files to any project, and the
-//! pods of this agent have no user namespaces; for that reason the kubelet uses projects only for pods that do.
-//! So that no pod can have its files counted for another, the numbers cannot be guessed.
+//! pods of this agent have no user namespaces; for that reason the kubelet uses projects only for pods that
+//! do. So that no pod can have its files counted for another, the numbers cannot be guessed.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
@@ -35,8 +35,8 @@ pub(super) fn assign(directory: &Path) {
     }
 }
 
-/// The project of a volume and what belongs to it: the volume uses at least so much. `None` if it has no project
-/// of its own or that cannot be read.
+/// The project of a volume and what belongs to it: the volume uses at least so much. `None` if it has no
+/// project of its own or that cannot be read.
 pub fn volume_project(directory: &Path) -> Option<(u32, ProjectUse)> {
     let opened = open(directory)?;
     let project = project_of(&opened).ok().filter(|project| (FIRST..2 * FIRST).contains(project))?;

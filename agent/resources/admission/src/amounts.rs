@@ -36,7 +36,8 @@ pub fn wants_initialised(pod: &Pod) -> Amounts {
     wants
 }
 
-/// What pods can have together: allocatable and `maxPods`, or fewer by `podsPerCore`. Without devices, whose number changes.
+/// What pods can have together: allocatable and `maxPods`, or fewer by `podsPerCore`. Without devices, whose
+/// number changes.
 pub fn capacity(capacity: &Capacity, settings: &NodeSettings) -> Amounts {
     let left = allocatable(capacity, settings);
     let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);

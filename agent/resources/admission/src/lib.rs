@@ -1,9 +1,9 @@
 //! Admission: whether a pod may start on this node now, and which pods are preempted for a critical one.
 //!
-//! A pod's requests (`amounts`, `ports`, `selector`, `toleration`) are compared with what is available (`check`); what is
-//! missing for a critical pod is taken from others (`preempt`). Which pods hold resources and which wait is a
-//! plain value (`queue`). [`Admission`] puts a lock around it, so that two pods never take the last of a
-//! resource, and wakes pods that can start.
+//! A pod's requests (`amounts`, `ports`, `selector`, `toleration`) are compared with what is available
+//! (`check`); what is missing for a critical pod is taken from others (`preempt`). Which pods hold resources
+//! and which wait is a plain value (`queue`). [`Admission`] puts a lock around it, so that two pods never
+//! take the last of a resource, and wakes pods that can start.
 //!
 //! The kubelet rejects a pod for good, since a scheduler creates another one elsewhere. Here the pod waits
 //! and starts when resources are free: by priority, then in order of arrival. A pod that does not fit does

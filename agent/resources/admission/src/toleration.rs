@@ -1,5 +1,5 @@
-//! Taints of the node and what tolerates them (component-helpers scheduling/corev1 `FindMatchingUntoleratedTaint`, api/core/v1
-//! `Toleration.ToleratesTaint`).
+//! Taints of the node and what tolerates them (component-helpers scheduling/corev1
+//! `FindMatchingUntoleratedTaint`, api/core/v1 `Toleration.ToleratesTaint`).
 
 use k8s_openapi::api::core::v1;
 

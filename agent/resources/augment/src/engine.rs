@@ -1,5 +1,5 @@
-//! The thread of mode augment: reads the node once a period, asks the features what they want, and writes it through the
-//! ledger, or only says what it would write.
+//! The thread of mode augment: reads the node once a period, asks the features what they want, and writes it
+//! through the ledger, or only says what it would write.
 
 mod gather;
 mod limit_text;

@@ -40,8 +40,8 @@ pub mod reason {
 /// Those of the journal's own entries that become Events of a pod.
 const PUBLISHED: [&str; 4] = [reason::LIMIT, reason::ANNOTATION, reason::LEFT_ALONE, reason::DEVICE_LOST];
 
-/// The event of the pod; `None` for what is not of a pod that is known by name, for what is no fault, and for what was only
-/// audited.
+/// The event of the pod; `None` for what is not of a pod that is known by name, for what is no fault, and for
+/// what was only audited.
 pub fn occurrence(event: &Event, pod: impl Fn(&str) -> Option<Arc<Pod>>) -> Option<Occurrence> {
     let (reason, message) = incident(&event.detail, &event.cgroup)?;
     if reason == reason::DEVICE_AUDITED {
@@ -124,7 +124,8 @@ const FAULTS: [(u32, &str); 8] = [
     (31, "SIGSYS"),
 ];
 
-/// A crash of a process; `None` for a container's first process, whose end the kubelet reports, and for other ends.
+/// A crash of a process; `None` for a container's first process, whose end the kubelet reports, and for other
+/// ends.
 fn crash(exit: &Exit) -> Option<String> {
     let (_, signal) = FAULTS.into_iter().find(|(number, _)| *number == exit.signal)?;
     (!exit.main).then(|| {

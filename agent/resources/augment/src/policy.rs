@@ -40,8 +40,8 @@ impl Default for Policy {
 /// The smallest fixed `memory.high`: below it a pod would hardly run.
 const LEAST: u64 = 4 << 20;
 
-/// Reads the annotations, and says what is wrong with them. What cannot be understood opts the pod out: it asked for
-/// something, and it is not known what.
+/// Reads the annotations, and says what is wrong with them. What cannot be understood opts the pod out: it
+/// asked for something, and it is not known what.
 pub fn read(annotations: &BTreeMap<String, String>) -> (Policy, Vec<String>) {
     let (mut policy, mut problems) = (Policy::default(), Vec::new());
     for (key, value) in annotations {

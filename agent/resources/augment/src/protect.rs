@@ -26,8 +26,9 @@ pub struct Process {
     pub score: i32,
 }
 
-/// What is wanted for the daemons: no process has a higher `oom_score_adj` than `most`, and each daemon keeps `memory`
-/// bytes, for which the cgroups above have to keep as much. Nothing is ever protected less than it is.
+/// What is wanted for the daemons: no process has a higher `oom_score_adj` than `most`, and each daemon keeps
+/// `memory` bytes, for which the cgroups above have to keep as much. Nothing is ever protected less than it
+/// is.
 pub fn wanted(groups: &[DaemonGroup], processes: &[Process], most: i32, memory: u64) -> Vec<Wanted> {
     let of_daemon = |directory: &Path, level, file, value, instead_of| Wanted {
         feature: Feature::Protection,

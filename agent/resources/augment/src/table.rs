@@ -1,7 +1,7 @@
 //! Which files of cgroups kubelet and runtime write, and which are written here: two lists that never meet.
 //!
-//! The sources of the kubelet (1.20 to 1.36: `pkg/kubelet/cm`) and of runc (`libcontainer/cgroups`), and recordings of
-//! real kubelets, which a test compares. What is on neither list is not written either.
+//! The sources of the kubelet (1.20 to 1.36: `pkg/kubelet/cm`) and of runc (`libcontainer/cgroups`), and
+//! recordings of real kubelets, which a test compares. What is on neither list is not written either.
 
 use crate::wanted::Level;
 
@@ -35,7 +35,8 @@ const fn runtime(file: &'static str) -> Foreign {
 
 /// The files of cgroups that kubelet and runtime write.
 pub static FOREIGN: &[Foreign] = &[
-    // A kubelet does not start when a level refuses its weight, as one with cpu.idle does: nothing of a level is touched.
+    // A kubelet does not start when a level refuses its weight, as one with cpu.idle does: nothing of a level
+    // is touched.
     kubelet(Level::Qos, "*"),
     kubelet(Level::Pod, "cgroup.*"),
     kubelet(Level::Pod, "cpu.cfs_period_us"),

@@ -1,4 +1,5 @@
-//! Pods are held back before any has to be killed: `memory.high`, `cpu.idle` and the burst of CPU quotas. Pure.
+//! Pods are held back before any has to be killed: `memory.high`, `cpu.idle` and the burst of CPU quotas.
+//! Pure.
 
 mod cpu;
 mod memory;

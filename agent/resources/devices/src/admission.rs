@@ -133,8 +133,8 @@ impl Devices {
         self.carry_out(reservation, &demand, (begun, Duration::ZERO)).await
     }
 
-    /// Asks the plugins for the reserved devices and commits the reservation. `begun`: when the admission began,
-    /// and how long plugins have been asked since.
+    /// Asks the plugins for the reserved devices and commits the reservation. `begun`: when the admission
+    /// began, and how long plugins have been asked since.
     async fn carry_out(
         &self,
         reservation: Reservation,

@@ -1,4 +1,5 @@
-//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the feature `fuzzing`.
+//! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the
+//! feature `fuzzing`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ use crate::checkpoint::Checkpoint;
 pub use crate::enforce::devices_list;
 pub use crate::plugin::fuzzing::{device_list, http2};
 
-/// Reads the kubelet's checkpoint file. What is accepted is written and read again: both written forms. `None` when the file
-/// is refused.
+/// Reads the kubelet's checkpoint file. What is accepted is written and read again: both written forms.
+/// `None` when the file is refused.
 pub fn checkpoint(bytes: &[u8]) -> Option<[Vec<u8>; 2]> {
     written_twice(&Checkpoint::parse(bytes).ok()?)
 }

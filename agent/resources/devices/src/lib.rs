@@ -4,9 +4,9 @@
 //! Plugins written for the kubelet register and send their lists of devices (`plugin`). Which container has
 //! which device is a plain value without side effects (`allocations`). What of it must survive a restart of
 //! the agent is in the kubelet's own checkpoint file (`checkpoint`). Which devices a pod may open is a pure
-//! function of its manifest and its devices (`policy`); the kernel enforces it (`enforce`). [`Devices`]
-//! and [`Guards`] are the handles for callers that start pods. Beside a kubelet it is [`beside`] that finds out who has
-//! what, and which accesses are wrong.
+//! function of its manifest and its devices (`policy`); the kernel enforces it (`enforce`). [`Devices`] and
+//! [`Guards`] are the handles for callers that start pods. Beside a kubelet it is [`beside`] that finds out
+//! who has what, and which accesses are wrong.
 
 #![deny(missing_docs)]
 

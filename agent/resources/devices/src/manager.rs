@@ -171,8 +171,8 @@ impl Devices {
         self.0.changed.subscribe()
     }
 
-    /// For each resource its number of devices, and how many of them are healthy and can be allocated: capacity and allocatable
-    /// of the node.
+    /// For each resource its number of devices, and how many of them are healthy and can be allocated:
+    /// capacity and allocatable of the node.
     pub fn amounts(&self) -> BTreeMap<String, (usize, usize)> {
         self.0.lock().allocations.amounts()
     }

@@ -15,8 +15,8 @@ use nodewarden_config::{EvictionSettings, Signal};
 pub enum Choice {
     /// This one.
     Evict(usize),
-    /// Not known: one of these may be the first, those with the largest figures first. They have to be counted
-    /// further.
+    /// Not known: one of these may be the first, those with the largest figures first. They have to be
+    /// counted further.
     Measure(Vec<usize>),
     /// No pod may be evicted, or none uses anything.
     Nobody,
@@ -67,8 +67,8 @@ pub fn choose(
     }
 }
 
-/// What is in use on the file system and in no figure. `None` if there is no such bound: the file system is not
-/// known, or the figures add up to more than is in use, as they do where files share blocks.
+/// What is in use on the file system and in no figure. `None` if there is no such bound: the file system is
+/// not known, or the figures add up to more than is in use, as they do where files share blocks.
 fn slack(figures: &[Figure], used_of: Option<UsedOf>) -> Option<u64> {
     let counted = figures.iter().try_fold(0_u64, |sum, figure| sum.checked_add(figure.here))?;
     used_of?.used.checked_sub(counted)

@@ -2,9 +2,10 @@
 //! processes.
 //!
 //! Decisions are made on plain values (`types`): `assess` finds the thresholds that are passed and the node
-//! conditions that follow, `rank` orders the pods, `choose` decides whether the first is certain, `limits` finds
-//! pods beyond a limit of their own. `gather` reads those values in the same pass, whenever `wake` or the timer
-//! asks for it; `usage` counts what pods have on disk, in turns; [`engine`] puts it together. Decisions are stored by `history` and counted by [`metrics`].
+//! conditions that follow, `rank` orders the pods, `choose` decides whether the first is certain, `limits`
+//! finds pods beyond a limit of their own. `gather` reads those values in the same pass, whenever `wake` or
+//! the timer asks for it; `usage` counts what pods have on disk, in turns; [`engine`] puts it together.
+//! Decisions are stored by `history` and counted by [`metrics`].
 
 #![deny(missing_docs)]
 

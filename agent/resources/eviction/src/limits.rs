@@ -3,9 +3,10 @@
 //!
 //! Three limits, checked in this order: each volume's; the pod's (the sum of its containers' limits, against
 //! everything it has on disk); each container's (against its writable layer and its logs). A volume in memory
-//! cannot grow beyond its limit and is not checked. Init containers, sidecars too, have no limit of their own,
-//! only their part in the pod's (kubelet `containerEphemeralStorageLimitEviction`, `podEphemeralStorageLimitEviction`).
-//! Unlike in the kubelet, a container's layer counts wherever it is, also on a separate image file system.
+//! cannot grow beyond its limit and is not checked. Init containers, sidecars too, have no limit of their
+//! own, only their part in the pod's (kubelet `containerEphemeralStorageLimitEviction`,
+//! `podEphemeralStorageLimitEviction`). Unlike in the kubelet, a container's layer counts wherever it is,
+//! also on a separate image file system.
 //!
 //! A figure that is not complete yet exceeds a limit if what is known of it does.
 

@@ -40,7 +40,8 @@ pub struct Eviction {
     pub message: String,
     /// Upper bound of the termination grace period; `None`: the pod's own.
     pub grace: Option<Duration>,
-    /// Its processes are killed by the engine at this moment, as a hard threshold of memory or processes requires.
+    /// Its processes are killed by the engine at this moment, as a hard threshold of memory or processes
+    /// requires.
     pub killed: bool,
     /// The pod is not started again while this node condition is true.
     pub condition: Option<NodeCondition>,

@@ -9,9 +9,9 @@
 //! | processes | by priority, then by processes |
 //!
 //! Between pods that the kubelet treats as equal, the one that started last is evicted first. A pod without
-//! figures is ordered as one that uses nothing; the kubelet puts it first, because its statistics may not have
-//! seen the pod yet. Figures of disks may be lower bounds, and none at all is the lowest: whether the first of
-//! the order is certain is decided by [`mod@crate::choose`].
+//! figures is ordered as one that uses nothing; the kubelet puts it first, because its statistics may not
+//! have seen the pod yet. Figures of disks may be lower bounds, and none at all is the lowest: whether the
+//! first of the order is certain is decided by [`mod@crate::choose`].
 
 use std::cmp::Reverse;
 
@@ -219,8 +219,8 @@ pub fn exemption(settings: &EvictionSettings, pod: &Pod) -> Option<&'static str>
     (pod.is_critical() || by_setting).then_some(CRITICAL)
 }
 
-/// Usage and request of what the signal measures, in bytes, inodes or processes. Usage is what is known of it: 0
-/// where it could not be read.
+/// Usage and request of what the signal measures, in bytes, inodes or processes. Usage is what is known of
+/// it: 0 where it could not be read.
 pub fn figures(signal: Signal, layout: DiskLayout, candidate: &Candidate) -> (u64, u64) {
     let measure = Measure::of(signal, layout);
     (measure.figure(candidate, None).amount, measure.request(candidate))

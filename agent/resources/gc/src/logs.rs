@@ -82,9 +82,9 @@ pub fn scan(root: &Path) -> Result<Vec<PodLogs>, VolumeError> {
 
 /// Selects the orphaned logs of the agent `owner`: all logs of its pods that no longer exist and of which the
 /// runtime has nothing; and of its present pods the runs without a container. Logs of a kubelet's or another
-/// agent's pods are left alone: who made them may still want them. The logs of a terminating pod are kept until
-/// it is gone; those of an evicted or preempted pod are kept too, unless `all_unused` (the disk is short of
-/// space).
+/// agent's pods are left alone: who made them may still want them. The logs of a terminating pod are kept
+/// until it is gone; those of an evicted or preempted pod are kept too, unless `all_unused` (the disk is
+/// short of space).
 pub fn orphans(
     found: &[PodLogs],
     owner: &str,

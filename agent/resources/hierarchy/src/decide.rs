@@ -24,8 +24,9 @@ pub struct Known<'a> {
 pub struct Verdict {
     /// Created by this agent and no longer wanted.
     pub remove: Vec<String>,
-    /// Created by this agent, of a pod that is wanted and has another path since the settings changed (`cgroupRoot`,
-    /// `cgroupDriver`). The pod's processes may still be in it: they end with grace before it is removed.
+    /// Created by this agent, of a pod that is wanted and has another path since the settings changed
+    /// (`cgroupRoot`, `cgroupDriver`). The pod's processes may still be in it: they end with grace before it
+    /// is removed.
     pub former: Vec<String>,
     /// Created by this agent and not wanted, but kept because their manifest cannot be read now.
     pub withheld: Vec<String>,

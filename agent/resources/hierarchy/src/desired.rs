@@ -81,8 +81,8 @@ pub struct PodCgroupState {
     /// Why no container may be started in it now: it cannot be created, its limits cannot be written, or it
     /// is being removed. Running containers are not affected.
     pub problem: Option<String>,
-    /// The path of the cgroup that the pod had with other settings (`cgroupRoot`, `cgroupDriver`) and in which
-    /// it still has processes: they are to be ended, and no container may be started before.
+    /// The path of the cgroup that the pod had with other settings (`cgroupRoot`, `cgroupDriver`) and in
+    /// which it still has processes: they are to be ended, and no container may be started before.
     pub former: Option<String>,
     /// [`DesiredCgroup::version`] of the pod that its limits were last written for.
     pub version: u64,

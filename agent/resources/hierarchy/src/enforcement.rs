@@ -1,9 +1,9 @@
 //! Events about enforcing node allocatable, as by a kubelet (`enforceNodeAllocatableCgroups` in
-//! pkg/kubelet/cm/node_container_manager_linux.go): that the limits of the cgroup above all pods, and of the reserved
-//! cgroups, were set, or why not. Pure.
+//! pkg/kubelet/cm/node_container_manager_linux.go): that the limits of the cgroup above all pods, and of the
+//! reserved cgroups, were set, or why not. Pure.
 //!
-//! A kubelet reports each once at its start, and a failure every minute. Here a failure is reported again when its cause
-//! changes, and success once more after a failure.
+//! A kubelet reports each once at its start, and a failure every minute. Here a failure is reported again
+//! when its cause changes, and success once more after a failure.
 
 use std::collections::BTreeMap;
 

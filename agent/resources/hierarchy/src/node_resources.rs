@@ -7,8 +7,8 @@ use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMOR
 use nodewarden_model::NodeResource;
 use nodewarden_qos::allocatable::{Available, allocatable, whole};
 
-/// Every resource that the agent knows, in the kubelet's names. Extended resources of device plugins are not among them:
-/// their numbers are those of the plugins.
+/// Every resource that the agent knows, in the kubelet's names. Extended resources of device plugins are not
+/// among them: their numbers are those of the plugins.
 pub fn node_resources(capacity: &Capacity, settings: &NodeSettings) -> Vec<NodeResource> {
     let pods = u64::from(settings.most_pods(capacity.cpu_milli / 1000));
     let (all, left) = (amounts(whole(capacity), pods), amounts(allocatable(capacity, settings), pods));

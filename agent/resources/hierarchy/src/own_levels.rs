@@ -2,8 +2,8 @@
 //! before they are created, so that those of earlier settings (`cgroupRoot`, the cgroup driver) are removed
 //! when nothing is in them any more, and no others.
 //!
-//! `levels.json` in the state directory has their paths and the boot id of the machine: after a reboot the same
-//! paths may be another agent's.
+//! `levels.json` in the state directory has their paths and the boot id of the machine: after a reboot the
+//! same paths may be another agent's.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The sources of the node's own pods. `daemon/manage.rs` adds that of the API server, which needs the connection to it.
+//! The sources of the node's own pods. `daemon/manage.rs` adds that of the API server, which needs the
+//! connection to it.
 
 use tracing::warn;
 

@@ -142,10 +142,11 @@ pub fn prepare(
     Ok(Prepared { driver: kind, kubepods, facts, reconciler, reconcile: config.reconcile })
 }
 
-/// Checks or sets the kernel settings that a kubelet wants, as `protectKernelDefaults` says. Returns those that were set.
+/// Checks or sets the kernel settings that a kubelet wants, as `protectKernelDefaults` says. Returns those
+/// that were set.
 ///
-/// A kubelet sets them when the key is absent. This agent does so only when asked: what it changes in the machine, it
-/// leaves as it was when it ends, and these settings outlive it.
+/// A kubelet sets them when the key is absent. This agent does so only when asked: what it changes in the
+/// machine, it leaves as it was when it ends, and these settings outlive it.
 ///
 /// # Errors
 /// With true, a setting differs; with false, one cannot be set.

@@ -1,5 +1,5 @@
-//! Removes pod cgroups of others that nobody uses any more, on a thread of its own, since the runtime is asked
-//! before. Nothing is ever killed for it.
+//! Removes pod cgroups of others that nobody uses any more, on a thread of its own, since the runtime is
+//! asked before. Nothing is ever killed for it.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -56,8 +56,8 @@ impl Drop for Undo<'_> {
 }
 
 impl ResourceManagers {
-    /// Gives a pod what it asks for, unless it has it. When this returns, what it has is on disk. If the future is
-    /// dropped, what was not given before is given back.
+    /// Gives a pod what it asks for, unless it has it. When this returns, what it has is on disk. If the
+    /// future is dropped, what was not given before is given back.
     ///
     /// # Errors
     /// See [`Refused`]; nothing is given then.

@@ -1,5 +1,5 @@
-//! The managers of CPUs, memory and topology on this machine: what a pod gets together or not at all, which state
-//! outlives the agent, and which CPUs every running container should have.
+//! The managers of CPUs, memory and topology on this machine: what a pod gets together or not at all, which
+//! state outlives the agent, and which CPUs every running container should have.
 //!
 //! The decisions are those of `nodewarden-cpus`, `nodewarden-memory-blocks` and `nodewarden-topology`; `node`
 //! joins them into one value. [`ResourceManagers`] puts a lock around it, asks device plugins, and keeps the

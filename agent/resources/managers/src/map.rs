@@ -39,7 +39,8 @@ pub struct CpuMap {
     pub owners: BTreeMap<Owner, CpuSet>,
     /// Memory by container, where it comes from chosen NUMA nodes.
     pub memory: BTreeMap<Owner, Vec<MemoryBlock>>,
-    /// Memory that can be given to containers, one block for each NUMA node and type; none without the policy.
+    /// Memory that can be given to containers, one block for each NUMA node and type; none without the
+    /// policy.
     pub allocatable_memory: Vec<MemoryBlock>,
 }
 

@@ -85,8 +85,8 @@ impl Managers {
         admit(merger, &mut [devices, cpus, memory], pod, keys.pod_level)
     }
 
-    /// Gives a pod that runs already what it should have by the present policies and does not have. Returns what
-    /// it could not be given, as text for people.
+    /// Gives a pod that runs already what it should have by the present policies and does not have. Returns
+    /// what it could not be given, as text for people.
     pub fn adopt(&mut self, pod: &Pod) -> Vec<String> {
         let any = Hint { affinity: None, preferred: false };
         if self.keys.pod_level && pod.sets_pod_level_resources() {
@@ -156,8 +156,9 @@ impl Managers {
         self.keys.pod_level
     }
 
-    /// The same on a machine that has changed: every container keeps what is still there. Returns what could not
-    /// be kept, as text for people. If reserved CPUs went offline, as many others as are left stay reserved.
+    /// The same on a machine that has changed: every container keeps what is still there. Returns what could
+    /// not be kept, as text for people. If reserved CPUs went offline, as many others as are left stay
+    /// reserved.
     ///
     /// # Errors
     /// A setting cannot be held on the machine as it is now: everything stays as it was.

@@ -1,5 +1,5 @@
-//! On which CPUs every running container is, as the runtime was asked, so that those that should be on others are
-//! moved: a value without side effects (kubelet `cpumanager.reconcileState`).
+//! On which CPUs every running container is, as the runtime was asked, so that those that should be on others
+//! are moved: a value without side effects (kubelet `cpumanager.reconcileState`).
 
 use std::collections::BTreeMap;
 
@@ -69,8 +69,8 @@ impl RunningContainers {
         self.0.retain(|(pod, _), _| pod != uid);
     }
 
-    /// The containers that should be on other CPUs than they are. `wanted`: by pod uid and container; `None`: it
-    /// does not matter.
+    /// The containers that should be on other CPUs than they are. `wanted`: by pod uid and container; `None`:
+    /// it does not matter.
     pub fn due(&self, wanted: impl Fn(&str, &str) -> Option<CpuSet>) -> Vec<CpusetUpdate> {
         let due = self.0.iter().filter_map(|((uid, container), own)| {
             let cpus = wanted(uid, container).filter(|cpus| own.cpus.as_ref() != Some(cpus))?;

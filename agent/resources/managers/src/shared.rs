@@ -1,5 +1,5 @@
-//! The managers behind one handle: a lock around the decisions, the state files, and who has to be moved to other
-//! CPUs.
+//! The managers behind one handle: a lock around the decisions, the state files, and who has to be moved to
+//! other CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -75,8 +75,8 @@ pub struct Placement {
 }
 
 impl ResourceManagers {
-    /// Loads what an earlier agent or a kubelet has saved in the kubelet's directory. `pods`: uids of the pods that
-    /// an earlier agent ran. Must be called inside a tokio runtime.
+    /// Loads what an earlier agent or a kubelet has saved in the kubelet's directory. `pods`: uids of the
+    /// pods that an earlier agent ran. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// A setting cannot be held on this machine.
@@ -148,9 +148,9 @@ impl ResourceManagers {
         }
     }
 
-    /// Gives a pod that ran already what it should have by the present policies and does not have. `found`: the
-    /// CPUs on which its running containers are, where the runtime knows; they are kept if they can be. Returns what
-    /// it cannot have, as text for people.
+    /// Gives a pod that ran already what it should have by the present policies and does not have. `found`:
+    /// the CPUs on which its running containers are, where the runtime knows; they are kept if they can be.
+    /// Returns what it cannot have, as text for people.
     pub fn adopt(&self, pod: &Pod, found: &BTreeMap<String, CpuSet>) -> Vec<String> {
         let missing = {
             let mut state = self.0.lock();
@@ -203,8 +203,8 @@ impl ResourceManagers {
         !self.0.lock().stale.is_empty()
     }
 
-    /// Frees what unclaimed pods have for which `gone` returns true in two calls in a row: a manifest may still
-    /// appear between the two.
+    /// Frees what unclaimed pods have for which `gone` returns true in two calls in a row: a manifest may
+    /// still appear between the two.
     pub fn free_stale(&self, gone: impl Fn(&str) -> bool) {
         let freed: Vec<String> = {
             let mut state = self.0.lock();
@@ -225,7 +225,8 @@ impl ResourceManagers {
         }
     }
 
-    /// Takes over the machine's CPUs and NUMA nodes when they have changed: containers keep what is still there.
+    /// Takes over the machine's CPUs and NUMA nodes when they have changed: containers keep what is still
+    /// there.
     pub fn set_machine(&self, machine: Machine) {
         let (changed, events) = {
             let mut state = self.0.lock();
@@ -279,8 +280,8 @@ impl ResourceManagers {
         self.0.lock().due()
     }
 
-    /// Waits until no container of another pod is on the CPUs that this one has for itself, for at most `longest`;
-    /// false if that was too short.
+    /// Waits until no container of another pod is on the CPUs that this one has for itself, for at most
+    /// `longest`; false if that was too short.
     pub async fn cleared(&self, uid: &str, container: &str, longest: std::time::Duration) -> bool {
         let mut changes = self.changes();
         let clear = async {

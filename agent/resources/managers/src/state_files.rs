@@ -1,5 +1,5 @@
-//! The files `cpu_manager_state` and `memory_manager_state`, in the kubelet's directory and format: an agent takes
-//! over what a kubelet has written, and a kubelet what an agent has.
+//! The files `cpu_manager_state` and `memory_manager_state`, in the kubelet's directory and format: an agent
+//! takes over what a kubelet has written, and a kubelet what an agent has.
 
 use std::path::Path;
 

@@ -4,7 +4,8 @@ use nodewarden_config::ServerSettings;
 
 use super::*;
 
-/// Stands in for the API server: the token `good` is of `alice`, who may read metrics, and `down` is a failure.
+/// Stands in for the API server: the token `good` is of `alice`, who may read metrics, and `down` is a
+/// failure.
 #[derive(Default)]
 struct Api {
     tokens: AtomicUsize,

@@ -1,5 +1,5 @@
-//! Whether a client's certificate is to be trusted: by the certificates of `authentication.x509.clientCAFile`, which is
-//! read again when it changes.
+//! Whether a client's certificate is to be trusted: by the certificates of
+//! `authentication.x509.clientCAFile`, which is read again when it changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,9 @@ pub enum CaError {
 pub struct ClientCa(Arc<RwLock<Option<Arc<dyn ClientCertVerifier>>>>);
 
 impl ClientCa {
-    /// Those of a file, and as long as the result lives, those that are written there later. A file that cannot be used
-    /// is reported in the log, and the certificates of before stay. Must be called inside a tokio runtime.
+    /// Those of a file, and as long as the result lives, those that are written there later. A file that
+    /// cannot be used is reported in the log, and the certificates of before stay. Must be called inside a
+    /// tokio runtime.
     pub fn follow(path: &Path) -> Self {
         let (this, path) = (Self::default(), path.to_owned());
         let shared = Arc::downgrade(&this.0);

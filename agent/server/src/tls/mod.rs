@@ -1,9 +1,10 @@
-//! TLS of the node's server: the serving certificate, which may be renewed at any time, and the certificates of clients.
+//! TLS of the node's server: the serving certificate, which may be renewed at any time, and the certificates
+//! of clients.
 //!
-//! A client is asked for a certificate and may have none. The handshake only proves that it has the key; whether
-//! the certificate is to be trusted is decided at each request ([`client_ca`]), as in a kubelet. So a client with a bad
-//! certificate gets an answer that says so, one with a good token besides is served, and a connection that outlives its certificate is
-//! not.
+//! A client is asked for a certificate and may have none. The handshake only proves that it has the key;
+//! whether the certificate is to be trusted is decided at each request ([`client_ca`]), as in a kubelet. So a
+//! client with a bad certificate gets an answer that says so, one with a good token besides is served, and a
+//! connection that outlives its certificate is not.
 
 mod any_client;
 pub mod client_ca;

@@ -8,8 +8,8 @@ use rustls::sign::CertifiedKey;
 
 use super::{TlsError, certified};
 
-/// A new certificate for these names and addresses, with a key of its own. As a kubelet's self-signed one it is for a
-/// year; a new one is made at each start.
+/// A new certificate for these names and addresses, with a key of its own. As a kubelet's self-signed one it
+/// is for a year; a new one is made at each start.
 ///
 /// # Errors
 /// A name is no DNS name, or no key can be made.

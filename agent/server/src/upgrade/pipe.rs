@@ -23,8 +23,8 @@ pub enum Ended {
     Idle,
 }
 
-/// Joins them until the runtime's side ends, until a while after the client's side ended, or until nothing passed for the
-/// time `idle`. Both are closed then.
+/// Joins them until the runtime's side ends, until a while after the client's side ended, or until nothing
+/// passed for the time `idle`. Both are closed then.
 pub async fn run<C, R>(client: C, runtime: R, idle: Option<Duration>) -> Ended
 where
     C: AsyncRead + AsyncWrite,

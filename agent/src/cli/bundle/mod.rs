@@ -1,6 +1,7 @@
 //! `nodewarden bundle`: what a report of a problem needs, in one archive without secrets.
 //!
-//! What can't be had is listed in `problems` in the archive; an agent that does not run leads to a bundle about the machine.
+//! What can't be had is listed in `problems` in the archive; an agent that does not run leads to a bundle
+//! about the machine.
 
 mod facts;
 mod running;

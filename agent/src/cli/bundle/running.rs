@@ -1,4 +1,5 @@
-//! The agent that runs: its process, by the socket that it listens on, its arguments, and the settings that they lead to.
+//! The agent that runs: its process, by the socket that it listens on, its arguments, and the settings that
+//! they lead to.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Leaves secrets out of what is collected. Pure.
 //!
-//! Two ways, since neither alone is enough: values of keys that hold secrets are replaced where the structure is known (YAML
-//! and JSON), and whatever looks like a secret is replaced in any text.
+//! Two ways, since neither alone is enough: values of keys that hold secrets are replaced where the structure
+//! is known (YAML and JSON), and whatever looks like a secret is replaced in any text.
 
 use std::sync::LazyLock;
 
@@ -72,7 +72,8 @@ pub fn scrub(text: &str) -> String {
     text
 }
 
-/// The value without secrets: of keys that hold them, of environment variables, and of whatever looks like one.
+/// The value without secrets: of keys that hold them, of environment variables, and of whatever looks like
+/// one.
 pub fn mask(value: &mut Value) {
     match value {
         Value::String(text) => *text = scrub(text),
@@ -99,7 +100,8 @@ fn mask_values(list: &mut Value) {
     }
 }
 
-/// Whether the value of a key is secret. Numbers and switches of that name are settings, and paths are no secrets.
+/// Whether the value of a key is secret. Numbers and switches of that name are settings, and paths are no
+/// secrets.
 fn is_secret(key: &str, value: &Value) -> bool {
     if REPEATS_MANIFEST.contains(&key) {
         return true;

@@ -1,4 +1,5 @@
-//! Writes docs/EVENTS.md from the table of event types, with an example of each, and compares it with what is there.
+//! Writes docs/EVENTS.md from the table of event types, with an example of each, and compares it with what is
+//! there.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -6,7 +6,8 @@ use nodewarden_proto::nodewarden::v1::{DeviceOwner, ListDevicesResponse};
 
 use super::printable;
 
-/// The devices and accesses of the pod of this name, `namespace/name` or uid, one a line; empty if there are none.
+/// The devices and accesses of the pod of this name, `namespace/name` or uid, one a line; empty if there are
+/// none.
 pub fn of_pod(pod: &str, answer: &ListDevicesResponse) -> String {
     let is_it = |uid: &str, namespace: &str, name: &str| {
         [uid, name].contains(&pod) || pod.split_once('/') == Some((namespace, name))

@@ -1,4 +1,5 @@
-//! The lines of `nodewarden explain POD` about limits: those whose cgroup files another program wrote, past the kubelet.
+//! The lines of `nodewarden explain POD` about limits: those whose cgroup files another program wrote, past
+//! the kubelet.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

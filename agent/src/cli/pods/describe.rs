@@ -12,8 +12,8 @@ use super::{probe, reason, used};
 /// Number of events shown; `nodewarden events` prints the others.
 const NEWEST: usize = 50;
 
-/// The text. `before` is an earlier reading of the same pod, from which CPU usage is computed; `events` are lines,
-/// newest last.
+/// The text. `before` is an earlier reading of the same pod, from which CPU usage is computed; `events` are
+/// lines, newest last.
 pub fn text(before: Option<&Pod>, pod: &Pod, events: &[String], now: Timestamp) -> String {
     let mut out = Page::default();
     out.line("Name", &pod.name);

@@ -1,4 +1,5 @@
-//! State and reason of a pod as `kubectl get pods` computes them (pkg/printers/internalversion `printPod`). Pure.
+//! State and reason of a pod as `kubectl get pods` computes them (pkg/printers/internalversion `printPod`).
+//! Pure.
 
 use nodewarden_model::{EndReason, PodPhase, WaitingReason};
 use nodewarden_proto::nodewarden::v1::{Container, Ended, Pod, Waiting, container::State};

@@ -17,8 +17,8 @@ const INTERVAL: u64 = 2;
 const START: i64 = 1_767_000_000;
 const MIB: u64 = 1 << 20;
 
-/// Namespace, name, QoS class, thousandths of a core, how far they go up and down in percent, and in how many readings;
-/// the limit; memory and its limit in MiB; percent of the time in which it waits for a CPU.
+/// Namespace, name, QoS class, thousandths of a core, how far they go up and down in percent, and in how many
+/// readings; the limit; memory and its limit in MiB; percent of the time in which it waits for a CPU.
 type Load = (&'static str, &'static str, &'static str, u64, u64, u64, u64, u64, u64, u64);
 
 const LOADS: [Load; 12] = [
@@ -104,7 +104,8 @@ fn cgroup(pod: usize, readings: u64) -> Cgroup {
     }
 }
 
-/// The container of a pod. The kernel programs count it alone, so its pod has nothing of their figures itself.
+/// The container of a pod. The kernel programs count it alone, so its pod has nothing of their figures
+/// itself.
 fn container(pod: &mut Cgroup, name: &str, id: &str, percent: u64) -> Cgroup {
     let part = |all: Option<u64>| all.map(|all| all * percent / 100);
     let of_pod = pod.pod.clone().unwrap_or_default();

@@ -28,8 +28,8 @@ impl Figure {
         }
     }
 
-    /// The value that fills a bar: the limit of memory, since a working set hardly changes; else the highest of `values`,
-    /// or a little more than nothing, so that idling does not look like work.
+    /// The value that fills a bar: the limit of memory, since a working set hardly changes; else the highest
+    /// of `values`, or a little more than nothing, so that idling does not look like work.
     pub fn top(self, row: &Row, values: &[Option<f64>]) -> f64 {
         let peak = values.iter().flatten().copied().fold(0.0, f64::max);
         match (self, row.memory_limit) {

@@ -33,7 +33,8 @@ impl Feed {
         Self { receiver, _tasks: tasks }
     }
 
-    /// Waits for news, and takes all that have come meanwhile. Nothing is lost if it is not awaited to its end.
+    /// Waits for news, and takes all that have come meanwhile. Nothing is lost if it is not awaited to its
+    /// end.
     pub async fn next(&mut self, details: &mut Details) {
         match self.receiver.recv().await {
             Some(news) => details.take(news),

@@ -1,4 +1,5 @@
-//! Writes docs/pictures/top.svg and top-pod.svg: frames of an example node as pictures, and compares them with what is there.
+//! Writes docs/pictures/top.svg and top-pod.svg: frames of an example node as pictures, and compares them
+//! with what is there.
 
 use std::fmt::Write as _;
 use std::path::Path;

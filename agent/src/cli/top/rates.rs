@@ -42,8 +42,8 @@ pub struct Row {
     pub oom_kills: Option<u64>,
 }
 
-/// What the kernel programs counted between the readings. They count each cgroup without its descendants, so the
-/// figures are summed up over them.
+/// What the kernel programs counted between the readings. They count each cgroup without its descendants, so
+/// the figures are summed up over them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Own {
     wait: Option<Log2Histogram>,
@@ -73,7 +73,8 @@ impl Own {
     }
 }
 
-/// One row for every cgroup that still exists, in the order of the reading. Without `before` all rates are `None`.
+/// One row for every cgroup that still exists, in the order of the reading. Without `before` all rates are
+/// `None`.
 pub fn rows(before: Option<&ListCgroupsResponse>, now: &ListCgroupsResponse) -> Vec<Row> {
     let old: HashMap<&str, &Cgroup> =
         before.iter().flat_map(|b| &b.cgroups).map(|c| (c.path.as_str(), c)).collect();

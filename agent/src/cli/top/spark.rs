@@ -2,8 +2,8 @@
 
 use ratatui::symbols::bar;
 
-/// From nothing to all: what is known and nothing has a bar too, unlike what is unknown, and the highest leaves a gap to the
-/// line above.
+/// From nothing to all: what is known and nothing has a bar too, unlike what is unknown, and the highest
+/// leaves a gap to the line above.
 const LEVELS: [&str; 7] = [
     bar::ONE_EIGHTH,
     bar::ONE_QUARTER,

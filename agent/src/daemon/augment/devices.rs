@@ -48,8 +48,8 @@ pub struct DevicesBeside {
 }
 
 impl DevicesBeside {
-    /// Attaches the kernel's program and starts the task; `None` if the feature is off. Must be called inside a tokio
-    /// runtime.
+    /// Attaches the kernel's program and starts the task; `None` if the feature is off. Must be called inside
+    /// a tokio runtime.
     pub fn start(context: Context<'_>, known: ApiPods) -> Option<Self> {
         let (config, observer) = (context.config, context.observer);
         if config.augment.devices == Enforcement::Off {

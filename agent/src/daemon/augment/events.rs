@@ -25,8 +25,8 @@ pub struct EventReports {
 }
 
 impl EventReports {
-    /// Counts what happens to pods and, if the feature is enforced, reports it to the API server. `None` if it is off. Must
-    /// be called inside a tokio runtime.
+    /// Counts what happens to pods and, if the feature is enforced, reports it to the API server. `None` if
+    /// it is off. Must be called inside a tokio runtime.
     pub fn start(context: Context<'_>, known: ApiPods) -> Option<Self> {
         let feature = context.config.augment.events;
         if feature == Enforcement::Off {

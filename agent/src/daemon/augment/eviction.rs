@@ -32,8 +32,8 @@ pub struct Evictions {
 }
 
 impl Evictions {
-    /// What an earlier agent has left to be said is said in any case. Without a connection, and with the feature off, it is
-    /// only shown which pods would be evicted, as in mode observe.
+    /// What an earlier agent has left to be said is said in any case. Without a connection, and with the
+    /// feature off, it is only shown which pods would be evicted, as in mode observe.
     pub fn start(context: Context<'_>, known: &ApiPods) -> Self {
         let (config, feature) = (context.config, context.config.augment.eviction);
         let mut tasks = JoinSet::new();
@@ -70,7 +70,8 @@ impl Evictions {
     }
 }
 
-/// The thresholds of the file, if those of memory and process ids are not the defaults; else somewhat before the kubelet's.
+/// The thresholds of the file, if those of memory and process ids are not the defaults; else somewhat before
+/// the kubelet's.
 fn settings(context: Context<'_>) -> EvictionSettings {
     let (own, augment) = (&context.config.eviction, &context.config.augment);
     if own.own_thresholds {
@@ -93,7 +94,8 @@ fn settings(context: Context<'_>) -> EvictionSettings {
     EvictionSettings { thresholds, max_pod_grace: bound(kubelet.max_pod_grace), ..own.clone() }
 }
 
-/// A kubelet without `evictionMaxPodGracePeriod` kills at once; the API server is asked with the pod's own grace.
+/// A kubelet without `evictionMaxPodGracePeriod` kills at once; the API server is asked with the pod's own
+/// grace.
 fn bound(max_pod_grace: Duration) -> Duration {
     if max_pod_grace.is_zero() { Duration::MAX } else { max_pod_grace }
 }

@@ -1,4 +1,5 @@
-//! Which pods are on the node: those that the API server has bound to it, joined with the cgroups that are there.
+//! Which pods are on the node: those that the API server has bound to it, joined with the cgroups that are
+//! there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use parking_lot::Mutex;
 
 use crate::daemon::observer::Observer;
 
-/// The pods of the API server by uid. Mirror pods are none of them: static pods are not written. Cloning shares it.
+/// The pods of the API server by uid. Mirror pods are none of them: static pods are not written. Cloning
+/// shares it.
 #[derive(Debug, Clone, Default)]
 pub struct ApiPods(Arc<Mutex<BTreeMap<String, Known>>>);
 

@@ -37,9 +37,9 @@ pub struct Disturbed {
 }
 
 impl Disturbed {
-    /// Takes what happened on each of the container's CPUs in the last `elapsed`, up to the time `now` since the agent's
-    /// start. Returns the text of an event if one is due: a bound was exceeded since the last one, and that is at least
-    /// a minute ago.
+    /// Takes what happened on each of the container's CPUs in the last `elapsed`, up to the time `now` since
+    /// the agent's start. Returns the text of an event if one is due: a bound was exceeded since the last
+    /// one, and that is at least a minute ago.
     pub fn take(
         &mut self,
         bounds: &ExclusiveCpuBounds,

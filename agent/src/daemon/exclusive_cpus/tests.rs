@@ -1,4 +1,5 @@
-//! The part on the running kernel: a process of another cgroup on an exclusive CPU becomes figures and an event.
+//! The part on the running kernel: a process of another cgroup on an exclusive CPU becomes figures and an
+//! event.
 
 use std::fs;
 use std::process::{Child, Command};

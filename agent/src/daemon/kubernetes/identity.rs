@@ -11,8 +11,8 @@ const FILE: &str = "identity";
 /// Gives another random uuid at each reading.
 const RANDOM: &str = "/proc/sys/kernel/random/uuid";
 
-/// The identity in the state directory: the same after a restart, another one in another directory. Made where there is
-/// none, or a damaged one.
+/// The identity in the state directory: the same after a restart, another one in another directory. Made
+/// where there is none, or a damaged one.
 ///
 /// # Errors
 /// The file cannot be read or written.

@@ -13,9 +13,9 @@ pub struct Group {
     pub pods: Vec<String>,
 }
 
-/// The pods of each group, in the order in which they end: a pod belongs to the group with the highest priority that is not
-/// above its own, or to the first (kubelet `groupByPriority`). Groups without a pod are left out; those of one without
-/// time are killed.
+/// The pods of each group, in the order in which they end: a pod belongs to the group with the highest
+/// priority that is not above its own, or to the first (kubelet `groupByPriority`). Groups without a pod are
+/// left out; those of one without time are killed.
 pub fn groups(settings: &[PriorityGrace], pods: Vec<(String, i32)>) -> Vec<Group> {
     let mut found: Vec<Group> =
         settings.iter().map(|own| Group { grace: own.grace, pods: Vec::new() }).collect();
@@ -77,7 +77,8 @@ mod golden {
         list(value).iter().map(entry).collect()
     }
 
-    /// The settings of a case. Without the feature gate a kubelet does not look at the list; the agent has no such gate.
+    /// The settings of a case. Without the feature gate a kubelet does not look at the list; the agent has no
+    /// such gate.
     fn settings(case: &Value) -> ShutdownSettings {
         let config = &case["config"];
         let has_list = case["feature_gates"]["GracefulNodeShutdownBasedOnPodPriority"] == true;

@@ -1,5 +1,5 @@
-//! The real kubelet with a threshold just below the available memory, pods that are not involved, and an agent in mode augment
-//! that can be started and stopped beside it.
+//! The real kubelet with a threshold just below the available memory, pods that are not involved, and an
+//! agent in mode augment that can be started and stopped beside it.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::harness::{Context, Failure};
 
 /// Distance from the available memory down to the agent's threshold, when it is set.
 const ABOVE: u64 = 256 * MIB;
-/// The thresholds are set again when the distance is below or above this, because other programs of the machine use and
-/// free memory.
+/// The thresholds are set again when the distance is below or above this, because other programs of the
+/// machine use and free memory.
 const NEAR: u64 = 96 * MIB;
 const FAR: u64 = 2048 * MIB;
 /// From the agent's threshold down to the kubelet's: the default of `evictionMargin`.
@@ -99,8 +99,8 @@ impl<'c> Beside<'c> {
         if self.with_agent { self.threshold } else { self.threshold - MARGIN }
     }
 
-    /// Waits until the available memory is stable, and sets the thresholds again if the machine's usage has changed. Returns
-    /// how many bytes the pod of the next round should hold.
+    /// Waits until the available memory is stable, and sets the thresholds again if the machine's usage has
+    /// changed. Returns how many bytes the pod of the next round should hold.
     pub fn ready(&mut self) -> Result<u64, Failure> {
         let limit = self.context.patiently(120);
         eventually(limit, "the node's available memory does not become stable", || {

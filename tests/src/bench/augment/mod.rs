@@ -1,8 +1,8 @@
-//! Eviction beside the real kubelet of 1.20.2: a pod uses up memory, with nodewarden in mode augment and with the kubelet
-//! alone in turn. The agent's threshold is somewhat before the kubelet's, as by default.
+//! Eviction beside the real kubelet of 1.20.2: a pod uses up memory, with nodewarden in mode augment and with
+//! the kubelet alone in turn. The agent's threshold is somewhat before the kubelet's, as by default.
 //!
-//! A kubelet before 1.22 keeps its own view of a pod's phase, so that the pod is deleted there; with a later one its status
-//! becomes Failed. "Known to the API" is whichever comes first.
+//! A kubelet before 1.22 keeps its own view of a pod's phase, so that the pod is deleted there; with a later
+//! one its status becomes Failed. "Known to the API" is whichever comes first.
 
 mod fixture;
 mod round;

@@ -21,8 +21,8 @@ use crate::harness::Failure;
 const REST: Duration = Duration::from_millis(500);
 /// Time-out from its first byte to its death, in seconds: a kubelet looks every ten.
 const LIMIT_S: u64 = 120;
-/// How long the node is watched after the death, for a restart or another eviction: a kubelet acts on figures of up to ten
-/// seconds ago.
+/// How long the node is watched after the death, for a restart or another eviction: a kubelet acts on figures
+/// of up to ten seconds ago.
 const AFTER: Duration = Duration::from_secs(3);
 
 /// What one round gave.
@@ -32,7 +32,8 @@ pub struct Round {
     pub kill: Option<f64>,
     /// From there to the death of the pod's process.
     pub dead: f64,
-    /// From the death to the pod's deletion, or its status Failed and Evicted, at the API server; 0 if that came first.
+    /// From the death to the pod's deletion, or its status Failed and Evicted, at the API server; 0 if that
+    /// came first.
     pub known: f64,
     /// How far available memory fell below the threshold, in megabytes.
     pub below: f64,

@@ -24,7 +24,8 @@ pub struct Cost {
     pub requests: f64,
 }
 
-/// Measures the node's agent for `time`. Prints the CPU time of each thread and the requests by what they were.
+/// Measures the node's agent for `time`. Prints the CPU time of each thread and the requests by what they
+/// were.
 pub fn cost(run: &Run<'_>, side: &Side<'_>, cluster: &Cluster, time: Duration) -> Result<Cost, Failure> {
     let node = side.fixture().runs_by();
     let pid = node.pid().ok_or_else(|| Failure::Unexpected("the node's agent does not run".into()))?;

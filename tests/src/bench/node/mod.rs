@@ -1,10 +1,10 @@
-//! Bench of a node in a cluster: one control plane, and nodewarden and the real kubelet in turn as its only node, each
-//! with a containerd of its own kind and with the same settings (`kubeAPIQPS` 50, as both have by default today; the
-//! kubelet of 1.20 had 5).
+//! Bench of a node in a cluster: one control plane, and nodewarden and the real kubelet in turn as its only
+//! node, each with a containerd of its own kind and with the same settings (`kubeAPIQPS` 50, as both have by
+//! default today; the kubelet of 1.20 had 5).
 //!
-//! Pods are bound to the node by their `nodeName`, so that no scheduler is measured. Times begin before the request is sent
-//! to the API server and end when a watch shows the change. What is asked of the API server is counted in its audit log, by
-//! the node's user. [`readiness`] says how changes of readiness are measured.
+//! Pods are bound to the node by their `nodeName`, so that no scheduler is measured. Times begin before the
+//! request is sent to the API server and end when a watch shows the change. What is asked of the API server
+//! is counted in its audit log, by the node's user. [`readiness`] says how changes of readiness are measured.
 
 mod idle;
 mod pods;
@@ -31,7 +31,8 @@ const CHANGES: [usize; 2] = [15, 4];
 /// Pause before idle pods are measured: a kubelet writes statuses for a while.
 const REST: Duration = Duration::from_secs(30);
 
-/// Bounds of nodewarden with a hundred idle pods: CPU seconds a minute, and megabytes without mapped eBPF maps.
+/// Bounds of nodewarden with a hundred idle pods: CPU seconds a minute, and megabytes without mapped eBPF
+/// maps.
 const CPU: f64 = 0.6;
 const MEMORY_MB: f64 = 30.0;
 /// From a probe's answer to the condition at the API server, p50 in milliseconds.

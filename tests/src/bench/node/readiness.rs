@@ -1,8 +1,9 @@
 //! How long a change of readiness takes: from a probe's answer to the condition `Ready` at the API server.
 //!
-//! The probe is an HTTP request to a port of this bench, on the machine's own network. The clock begins right before the
-//! bench writes the first answer that is another one, and ends when a watch shows the condition: it contains the
-//! node's part and the API server's, and nothing of the probe's period. It is the same for every kind of node.
+//! The probe is an HTTP request to a port of this bench, on the machine's own network. The clock begins right
+//! before the bench writes the first answer that is another one, and ends when a watch shows the condition:
+//! it contains the node's part and the API server's, and nothing of the probe's period. It is the same for
+//! every kind of node.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,6 +1,7 @@
-//! Bench of scale: pods of two containers each, up to a thousand, started from manifests in mode manage against a runtime
-//! stand-in in a process of its own, whose cost is not the agent's. Cgroups and processes are real. Each number of pods has
-//! an agent of its own. Printed are the figures, and with which power of the number of pods each one grows.
+//! Bench of scale: pods of two containers each, up to a thousand, started from manifests in mode manage
+//! against a runtime stand-in in a process of its own, whose cost is not the agent's. Cgroups and processes
+//! are real. Each number of pods has an agent of its own. Printed are the figures, and with which power of
+//! the number of pods each one grows.
 
 mod growth;
 mod measure;

@@ -78,8 +78,8 @@ fn oom(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A child that crashes while its container goes on has an Event; the container's first process, whose end the kubelet
-/// reports, has none, nor has a child that is asked to end.
+/// A child that crashes while its container goes on has an Event; the container's first process, whose end
+/// the kubelet reports, has none, nor has a child that is asked to end.
 fn crash(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
     let _agent = node.start(ONLY_EVENTS, &context.temp.join("state"))?;
@@ -116,7 +116,8 @@ fn wait_followed(node: &Augmented<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Another program writes limits although the spec has not changed. The Event names its process where the kernel has kprobes.
+/// Another program writes limits although the spec has not changed. The Event names its process where the
+/// kernel has kprobes.
 fn limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
     let agent = node.start(ONLY_EVENTS, &context.temp.join("state"))?;

@@ -1,4 +1,5 @@
-//! Pods as a kubelet makes them in a limited pool of memory, and an agent in mode augment that may evict them.
+//! Pods as a kubelet makes them in a limited pool of memory, and an agent in mode augment that may evict
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

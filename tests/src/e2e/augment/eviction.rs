@@ -1,5 +1,6 @@
-//! Eviction beside a kubelet: real processes in cgroups as a kubelet makes them, and what the API server hears of it. The
-//! kubelet itself is not there: nothing starts a killed container again, or takes down a pod.
+//! Eviction beside a kubelet: real processes in cgroups as a kubelet makes them, and what the API server
+//! hears of it. The kubelet itself is not there: nothing starts a killed container again, or takes down a
+//! pod.
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ const OTHERS: [&str; 4] = ["of-manifest", "opted-out", "critical", "modest"];
 /// With the others it is just beyond the threshold.
 const EATER_MIB: u64 = 75;
 
-/// At a threshold somewhat before the kubelet's, the right pod is killed at once and its status says so; static, critical
-/// and opted-out pods stay, though larger.
+/// At a threshold somewhat before the kubelet's, the right pod is killed at once and its status says so;
+/// static, critical and opted-out pods stay, though larger.
 fn hard(context: &Context) -> Result<(), Failure> {
     let mut node = pool(context, "v1.29.3")?;
     let file = kubelet_file(context.temp.path(), "evictionHard: {memory.available: 100Mi}\n")?;
@@ -129,7 +130,8 @@ fn audited(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A soft threshold asks the API server, for which disruption budgets hold; after a refusal the next pod is asked about.
+/// A soft threshold asks the API server, for which disruption budgets hold; after a refusal the next pod is
+/// asked about.
 fn soft(context: &Context) -> Result<(), Failure> {
     let mut node = pool(context, "v1.29.3")?;
     node.pod("second", Kind::Plain)?;
@@ -175,7 +177,8 @@ fn soft(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// While the API server is away pods are killed all the same, and their status follows, also over kill -9 of the agent.
+/// While the API server is away pods are killed all the same, and their status follows, also over kill -9 of
+/// the agent.
 fn away(context: &Context) -> Result<(), Failure> {
     let mut node = pool(context, "v1.29.3")?;
     node.pod("next", Kind::Plain)?;

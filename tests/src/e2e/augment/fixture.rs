@@ -26,8 +26,8 @@ pub const QUOTA_US: u64 = 50_000;
 /// Of the protected daemon: lowered to 0, which needs no privilege.
 pub const SCORE: i32 = 500;
 
-/// The end of a uid. Pods are found by their uids in all of the machine's cgroups, so those of each test's process, which may
-/// run beside others, are its own.
+/// The end of a uid. Pods are found by their uids in all of the machine's cgroups, so those of each test's
+/// process, which may run beside others, are its own.
 #[derive(Clone, Copy)]
 struct Uid(&'static str);
 
@@ -66,8 +66,8 @@ pub struct Augmented<'c> {
 }
 
 impl<'c> Augmented<'c> {
-    /// Makes them: two BestEffort pods, of which one has opted out, one of a manifest that the API server does not have, and
-    /// a Burstable one with a limit of half a CPU.
+    /// Makes them: two BestEffort pods, of which one has opted out, one of a manifest that the API server
+    /// does not have, and a Burstable one with a limit of half a CPU.
     pub fn new(context: &'c Context) -> Result<Self, Failure> {
         let api = StandInApi::start().map_err(Failure::file("the stand-in API server"))?;
         let kubeconfig = api.kubeconfig(context.temp.path()).map_err(Failure::file(context.temp.path()))?;

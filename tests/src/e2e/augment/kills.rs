@@ -20,8 +20,8 @@ pub const TESTS: &[Test] = &[
     ]),
 ];
 
-/// `nodewarden undo` after kill -9: everything is put back, once; a cgroup that was made again and a value of somebody
-/// else stay as they are. The next agent does the same, in whatever mode.
+/// `nodewarden undo` after kill -9: everything is put back, once; a cgroup that was made again and a value of
+/// somebody else stay as they are. The next agent does the same, in whatever mode.
 fn undo(context: &Context) -> Result<(), Failure> {
     is_possible(context)?;
     let node = Augmented::new(context)?;
@@ -85,7 +85,8 @@ fn every_step(context: &Context) -> Result<(), Failure> {
 /// Rounds of kill -9 in this test.
 const ROUNDS: u64 = 60;
 
-/// Killed at moments spread over the time in which it starts and writes, followed by undo, or by the next agent.
+/// Killed at moments spread over the time in which it starts and writes, followed by undo, or by the next
+/// agent.
 fn killed(context: &Context) -> Result<(), Failure> {
     is_possible(context)?;
     let node = Augmented::new(context)?;

@@ -1,5 +1,5 @@
-//! Mode augment: what is written beside a kubelet and put back, on real cgroups that the tests make as a kubelet does, with
-//! the pods at a stand-in for the API server.
+//! Mode augment: what is written beside a kubelet and put back, on real cgroups that the tests make as a
+//! kubelet does, with the pods at a stand-in for the API server.
 
 mod events;
 mod evicting;

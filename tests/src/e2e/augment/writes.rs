@@ -75,8 +75,8 @@ fn enforce(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// While memory is short, a pod above its requests gets `memory.high`, and one that has opted out does not; it is taken
-/// back at the end.
+/// While memory is short, a pod above its requests gets `memory.high`, and one that has opted out does not;
+/// it is taken back at the end.
 fn memory_high(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
     let eat = |group: &Group| Worker::start(context, Some(group), &["eat-memory", &(64 * MIB).to_string()]);

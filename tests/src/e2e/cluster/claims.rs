@@ -13,8 +13,9 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("cluster_persistent_volumes", volumes).timeout(300).needs(NEEDS)];
 
-/// A local volume is mounted through its claim, over a restart of the agent too, and keeps its files when the pod is gone.
-/// A claim of a volume that this node cannot mount keeps its pod waiting, with an event that says so.
+/// A local volume is mounted through its claim, over a restart of the agent too, and keeps its files when the
+/// pod is gone. A claim of a volume that this node cannot mount keeps its pod waiting, with an event that
+/// says so.
 fn volumes(context: &Context) -> Result<(), Failure> {
     let mut fixture = ClusterFixture::start(context)?;
     let disk = context.temp.join("disk");

@@ -11,7 +11,8 @@ use crate::harness::{Context, Failure, Test};
 
 pub const TESTS: &[Test] = &[Test::new("cluster_config_map", config_map).timeout(300).needs(NEEDS)];
 
-/// A config map's file changes while the pod runs, its environment does not; the token of the service account is there.
+/// A config map's file changes while the pod runs, its environment does not; the token of the service account
+/// is there.
 fn config_map(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     let put = |value: &str| {

@@ -22,7 +22,8 @@ pub const TESTS: &[Test] = &[
     Test::new("cluster_ended_certificate", ended).timeout(240).needs(NEEDS),
 ];
 
-/// A token is enough: the agent requests its certificate, writes the kubeconfig, and starts with them the next time.
+/// A token is enough: the agent requests its certificate, writes the kubeconfig, and starts with them the
+/// next time.
 fn bootstrap(context: &Context) -> Result<(), Failure> {
     let prepared = Prepared::new(context)?;
     let kubectl = prepared.cluster().kubectl();
@@ -89,7 +90,8 @@ fn the_kubeconfig_is_a_kubelets(
     Ok(())
 }
 
-/// The serving certificate is requested, an administrator approves it, and the node's server has it without a restart.
+/// The serving certificate is requested, an administrator approves it, and the node's server has it without a
+/// restart.
 fn serving(context: &Context) -> Result<(), Failure> {
     let prepared = Prepared::new(context)?;
     let kubectl = prepared.cluster().kubectl();
@@ -133,7 +135,8 @@ fn serving(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// With a certificate that has ended the agent says so and its pods go on; a new one is used without a restart.
+/// With a certificate that has ended the agent says so and its pods go on; a new one is used without a
+/// restart.
 fn ended(context: &Context) -> Result<(), Failure> {
     let prepared = Prepared::new(context)?;
     let cluster = prepared.cluster().clone();

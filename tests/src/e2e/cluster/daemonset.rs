@@ -1,5 +1,5 @@
-//! The image and the manifests of `deploy/daemonset.yaml`, which are what the chart says with its defaults: nodewarden as a
-//! DaemonSet in mode observe on a real cluster, changed and removed.
+//! The image and the manifests of `deploy/daemonset.yaml`, which are what the chart says with its defaults:
+//! nodewarden as a DaemonSet in mode observe on a real cluster, changed and removed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -25,8 +25,8 @@ const PORT: &str = "10350";
 const RUNTIME: &str = "/run/containerd";
 const OWN: [&str; 3] = ["/run/nodewarden", "/run/systemd", "/var/lib/nodewarden"];
 
-/// The image starts as a DaemonSet, shows the node's pods by name and their OOM kills, is replaced when its configuration
-/// changes, and is gone when it is deleted.
+/// The image starts as a DaemonSet, shows the node's pods by name and their OOM kills, is replaced when its
+/// configuration changes, and is gone when it is deleted.
 fn observes(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     image::import(context, fixture.containerd())?;
@@ -75,7 +75,8 @@ fn observes(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// Waits until the only pod of the DaemonSet is ready, and not the one with the uid `before`. Returns its uid.
+/// Waits until the only pod of the DaemonSet is ready, and not the one with the uid `before`. Returns its
+/// uid.
 pub(super) fn ready(fixture: &ClusterFixture<'_>, before: Option<&str>) -> Result<String, Failure> {
     let mut seen = Vec::new();
     let found = eventually(fixture.context().patiently(90), "", || {
@@ -107,8 +108,8 @@ fn observing(fixture: &ClusterFixture<'_>, port: u16, max_cgroups: &str) -> Resu
     Ok(objects)
 }
 
-/// The objects of these manifests for this node, in the test's namespace: its runtime, a port that is free, and directories of
-/// the test. Without those that the API server of 1.20 does not know.
+/// The objects of these manifests for this node, in the test's namespace: its runtime, a port that is free,
+/// and directories of the test. Without those that the API server of 1.20 does not know.
 pub(super) fn objects(
     fixture: &ClusterFixture<'_>,
     manifests: &str,
@@ -153,7 +154,8 @@ pub(super) fn objects(
     Ok(objects)
 }
 
-/// Whether mounts of this machine reach containers, as systemd sets it. Without that a runtime refuses `mountPropagation`.
+/// Whether mounts of this machine reach containers, as systemd sets it. Without that a runtime refuses
+/// `mountPropagation`.
 fn has_shared_mounts() -> Result<bool, Failure> {
     let path = "/proc/self/mountinfo";
     let text = std::fs::read_to_string(path).map_err(Failure::file(path))?;

@@ -1,5 +1,6 @@
-//! The manifests `deploy/augment.yaml` and `deploy/undo.yaml`, which are what the chart says in mode augment: a DaemonSet that
-//! writes beside the node's agent, and everything that it wrote put back before it is removed.
+//! The manifests `deploy/augment.yaml` and `deploy/undo.yaml`, which are what the chart says in mode augment:
+//! a DaemonSet that writes beside the node's agent, and everything that it wrote put back before it is
+//! removed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -23,8 +24,8 @@ pub const TESTS: &[Test] = &[Test::new("cluster_daemonset_is_undone", undone).ti
 const AUGMENT: &str = include_str!("../../../../deploy/augment.yaml");
 const UNDO: &str = include_str!("../../../../deploy/undo.yaml");
 
-/// What an agent of the DaemonSet wrote that was then killed is put back by the Job that the chart runs before it is
-/// uninstalled, and stays so.
+/// What an agent of the DaemonSet wrote that was then killed is put back by the Job that the chart runs
+/// before it is uninstalled, and stays so.
 fn undone(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     image::import(context, fixture.containerd())?;
@@ -76,7 +77,8 @@ fn undone(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// Applies manifests for this node. There is no kube-proxy, so that the API server is reached through the machine.
+/// Applies manifests for this node. There is no kube-proxy, so that the API server is reached through the
+/// machine.
 fn apply(fixture: &ClusterFixture<'_>, manifests: &str, port: u16) -> Result<(), Failure> {
     let server = fixture.cluster().server().trim_start_matches("https://").to_owned();
     let (host, server_port) = server.rsplit_once(':').unwrap_or((&server, "443"));

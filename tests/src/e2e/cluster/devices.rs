@@ -1,5 +1,5 @@
-//! Mode augment beside the real kubelet: who has which device, accesses of a pod to another's device, and a device that a
-//! container loses.
+//! Mode augment beside the real kubelet: who has which device, accesses of a pod to another's device, and a
+//! device that a container loses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,9 @@ impl Drop for Nodes {
     }
 }
 
-/// The pod that has the device opens it in every mode. Another pod, which makes a node for itself and which its runtime would
-/// let open it, is only reported in Audit, and is refused in Enforce. A container that loses its device has an Event.
+/// The pod that has the device opens it in every mode. Another pod, which makes a node for itself and which
+/// its runtime would let open it, is only reported in Audit, and is refused in Enforce. A container that
+/// loses its device has an Event.
 fn devices(context: &Context) -> Result<(), Failure> {
     if let Err(error) = ClusterPrograms::find_node_suite() {
         return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));

@@ -1,4 +1,5 @@
-//! A node in a cluster: control plane, container runtime and the agent (or a kubelet), with a namespace for the test.
+//! A node in a cluster: control plane, container runtime and the agent (or a kubelet), with a namespace for
+//! the test.
 
 use std::path::Path;
 
@@ -53,7 +54,8 @@ impl<'c> ClusterFixture<'c> {
         Ok(this)
     }
 
-    /// Ends the kubelet that runs the node first ([`NodeOptions::first_a_kubelet`]), and starts nodewarden in its place.
+    /// Ends the kubelet that runs the node first ([`NodeOptions::first_a_kubelet`]), and starts nodewarden in
+    /// its place.
     ///
     /// # Errors
     /// The agent cannot be started, or the node was not started with a kubelet.

@@ -1,5 +1,5 @@
-//! Nodes that are virtual machines with systemd and cgroup v2: one loses its power and comes back, one is shut down. They are
-//! started by `cargo xtask vm cluster`.
+//! Nodes that are virtual machines with systemd and cgroup v2: one loses its power and comes back, one is
+//! shut down. They are started by `cargo xtask vm cluster`.
 
 mod killed;
 mod shutdown;

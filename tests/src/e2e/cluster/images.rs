@@ -1,4 +1,5 @@
-//! Images of registries that only their users may read: users of secrets, and of the node's credential provider plugins.
+//! Images of registries that only their users may read: users of secrets, and of the node's credential
+//! provider plugins.
 
 use std::fs;
 use std::path::PathBuf;
@@ -53,8 +54,8 @@ impl Private {
     }
 }
 
-/// Without a user the image is refused, and the pod says so. A secret of the pod has one, and for another registry a
-/// plugin of the node.
+/// Without a user the image is refused, and the pod says so. A secret of the pod has one, and for another
+/// registry a plugin of the node.
 fn private(context: &Context) -> Result<(), Failure> {
     let (of_secret, of_plugin) = (Private::start("ann")?, Private::start("bob")?);
     let (config, programs) = write_plugin(context, &of_plugin)?;

@@ -22,7 +22,8 @@ pub const TESTS: &[Test] = &[
     Test::new("cluster_kubectl_debug", debug).timeout(240).needs(NEEDS),
 ];
 
-/// A log is followed to its end; that of the run before, the newest lines, and those since a time can be asked for.
+/// A log is followed to its end; that of the run before, the newest lines, and those since a time can be
+/// asked for.
 fn logs(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     let mut writer = pod("writer", fixture.name(), "for n in 1 2 3 4 5 6; do echo line $n; sleep 1; done");
@@ -130,8 +131,8 @@ impl Drop for Ended {
     }
 }
 
-/// Runs a command in a terminal of its own: waits for `first`, types `answer`, and waits for the end. Returns the exit code
-/// and all that was shown.
+/// Runs a command in a terminal of its own: waits for `first`, types `answer`, and waits for the end. Returns
+/// the exit code and all that was shown.
 fn in_terminal(
     context: &Context,
     mut command: Command,

@@ -1,7 +1,7 @@
 //! The node in a cluster: a real control plane, kubectl and the scheduler.
 //!
-//! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test asks for
-//! something that a node cannot do here.
+//! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test
+//! asks for something that a node cannot do here.
 
 mod bad_api;
 pub mod beside;
@@ -49,8 +49,8 @@ pub(crate) const NEEDS: &[Capability] = &[
 pub const PREFIX: &str = "cluster_";
 
 pub fn tests() -> Vec<Test> {
-    // The first shows whether any can pass; two count the cluster's certificate signing requests; and a kubelet's paths
-    // are those of the machine.
+    // The first shows whether any can pass; two count the cluster's certificate signing requests; and a
+    // kubelet's paths are those of the machine.
     let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS, devices::TESTS].concat();
     let parallel = [
         daemonset::TESTS,

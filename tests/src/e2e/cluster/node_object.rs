@@ -1,4 +1,5 @@
-//! The node object: it comes back when it was deleted, is one agent's at a time, and is registered as configured.
+//! The node object: it comes back when it was deleted, is one agent's at a time, and is registered as
+//! configured.
 
 use std::time::{Duration, Instant};
 
@@ -172,7 +173,8 @@ fn registration(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// In a normal life of pods the agent asks for nothing that a node may not do; and its certificate allows nothing else.
+/// In a normal life of pods the agent asks for nothing that a node may not do; and its certificate allows
+/// nothing else.
 fn rights(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     let own = fixture.cluster().kubectl_with(&fixture.cluster().node(fixture.name())?);

@@ -8,7 +8,8 @@ use super::node::NodeKind;
 use crate::fixture::{Cluster, ControlPlane, ControlPlaneOptions, NodeGone};
 use crate::harness::{Context, Failure};
 
-/// Environment variable: the directory of a control plane that all tests share. Without it each test starts its own.
+/// Environment variable: the directory of a control plane that all tests share. Without it each test starts
+/// its own.
 pub const SHARED: &str = "NODEWARDEN_CLUSTER";
 
 /// How a node differs from the usual one.
@@ -26,7 +27,8 @@ pub struct NodeOptions {
     pub section: String,
     /// Further arguments.
     pub arguments: Vec<String>,
-    /// The real kubelet runs the node until [`ClusterFixture::take_over`], with the directories and cgroups of nodewarden.
+    /// The real kubelet runs the node until [`ClusterFixture::take_over`], with the directories and cgroups
+    /// of nodewarden.
     pub first_a_kubelet: bool,
 }
 
@@ -68,7 +70,8 @@ impl<'c> Prepared<'c> {
         }
     }
 
-    /// With a control plane that only this test uses, and may stop. `signed_for`: see [`ControlPlaneOptions`].
+    /// With a control plane that only this test uses, and may stop. `signed_for`: see
+    /// [`ControlPlaneOptions`].
     pub fn alone(context: &'c Context, signed_for: Option<Duration>) -> Result<Self, Failure> {
         let control_plane = own_control_plane(context, signed_for, false)?;
         Ok(Self::of(context, control_plane.cluster().clone(), Some(control_plane)))

@@ -1,4 +1,5 @@
-//! The API server is away, and the agent ends meanwhile: what happened is reported afterwards, and nothing is restarted.
+//! The API server is away, and the agent ends meanwhile: what happened is reported afterwards, and nothing is
+//! restarted.
 
 use std::time::Duration;
 

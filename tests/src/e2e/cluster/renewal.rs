@@ -15,7 +15,8 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("cluster_renewal", renewal).timeout(480).needs(NEEDS)];
 
-/// The controller manager of 1.20 signs from 5 minutes before: two of these 7 are left, and the renewal is due up to 78 s later.
+/// The controller manager of 1.20 signs from 5 minutes before: two of these 7 are left, and the renewal is
+/// due up to 78 s later.
 const SIGNED_FOR: Duration = Duration::from_secs(7 * 60);
 /// The first certificate has certainly ended then.
 const ENDED: Duration = Duration::from_secs(125);

@@ -14,7 +14,8 @@ pub const TESTS: &[Test] = &[
     Test::new("cluster_readiness_gate", readiness_gate).timeout(240).needs(NEEDS),
 ];
 
-/// A manifest's pod is shown at the API server, again after someone deletes it there, and no longer than the manifest is there.
+/// A manifest's pod is shown at the API server, again after someone deletes it there, and no longer than the
+/// manifest is there.
 fn mirror_pods(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     let name = format!("static-{}", fixture.name());

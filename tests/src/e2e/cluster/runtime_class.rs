@@ -16,8 +16,8 @@ use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("cluster_runtime_class", class).timeout(240).needs(NEEDS)];
 
-/// A pod runs by the handler of its class, and its cgroup has the class's overhead beside its containers' limits. A handler
-/// that the runtime does not have keeps the pod waiting, with an event that names it.
+/// A pod runs by the handler of its class, and its cgroup has the class's overhead beside its containers'
+/// limits. A handler that the runtime does not have keeps the pod waiting, with an event that names it.
 fn class(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     let [other, absent] =

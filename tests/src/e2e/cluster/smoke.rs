@@ -1,4 +1,5 @@
-//! The shortest way through a pod's life: the node is ready, a pod runs, its status is shown, and it is deleted.
+//! The shortest way through a pod's life: the node is ready, a pod runs, its status is shown, and it is
+//! deleted.
 
 use std::time::{Duration, Instant};
 

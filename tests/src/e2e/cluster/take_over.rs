@@ -63,8 +63,8 @@ fn take_over(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// The real kubelet and nodewarden give the same manifests the same CPUs, and what the kubelet has given is taken over
-/// with its state file: nothing is restarted or moved, also when the kubelet comes back.
+/// The real kubelet and nodewarden give the same manifests the same CPUs, and what the kubelet has given is
+/// taken over with its state file: nothing is restarted or moved, also when the kubelet comes back.
 fn exclusive_cpus(context: &Context) -> Result<(), Failure> {
     if let Err(error) = ClusterPrograms::find_node_suite() {
         return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));

@@ -1,5 +1,5 @@
-//! An API server that has no time, forgets versions, is slow or cut off, and watches that deliver garbage: the agent
-//! recovers, no pod is restarted, and statuses are right in the end.
+//! An API server that has no time, forgets versions, is slow or cut off, and watches that deliver garbage:
+//! the agent recovers, no pod is restarted, and statuses are right in the end.
 
 use std::time::{Duration, Instant};
 
@@ -170,7 +170,8 @@ fn garbage(context: &Context) -> Result<(), Failure> {
     api.fixture.finish()
 }
 
-/// Events come twice, and old ones come again: nothing is started again, and no status is written without need.
+/// Events come twice, and old ones come again: nothing is started again, and no status is written without
+/// need.
 fn repeats(context: &Context) -> Result<(), Failure> {
     let api = BadApi::start(context)?;
     api.proxy.repeat(true);

@@ -130,7 +130,8 @@ pub fn abilities(context: &Context) -> Result<Vec<(&'static str, Tried)>, Failur
     ])
 }
 
-/// The topic that the agent loads only while a container has CPUs for itself: tried on the machine's last CPU.
+/// The topic that the agent loads only while a container has CPUs for itself: tried on the machine's last
+/// CPU.
 ///
 /// # Errors
 /// The cgroup for it cannot be made.

@@ -48,7 +48,8 @@ pub fn files(context: &Context, path: &str, expected: &Files) -> Vec<Wrong> {
     expected.iter().filter_map(here).collect()
 }
 
-/// A recorded value as this kernel shows it: the recordings are of 4 KiB pages, and a limit in bytes is whole pages.
+/// A recorded value as this kernel shows it: the recordings are of 4 KiB pages, and a limit in bytes is whole
+/// pages.
 fn in_whole_pages(file: &str, recorded: &str) -> String {
     const IN_PAGES: [&str; 7] = [
         "memory.limit_in_bytes",
@@ -77,8 +78,8 @@ pub fn place(layout: &Layout, path: &str, file: &str) -> Option<PathBuf> {
     Some(hierarchy.mount.join(path.trim_start_matches('/')).join(file))
 }
 
-/// Whether a file may be missing: of a huge page size that this CPU lacks, of an optional controller, or newer
-/// than this kernel.
+/// Whether a file may be missing: of a huge page size that this CPU lacks, of an optional controller, or
+/// newer than this kernel.
 fn cannot_be(layout: &Layout, file: &str) -> bool {
     if file == "cpu.idle" && kernel().is_some_and(|version| version < CPU_IDLE_SINCE) {
         return true;

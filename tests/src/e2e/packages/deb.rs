@@ -17,8 +17,8 @@ const CONFIG: &str = "/etc/nodewarden/config.yaml";
 const ENABLED: &str = "/etc/systemd/system/multi-user.target.wants/nodewarden.service";
 const STATE: &str = "/var/lib/nodewarden";
 
-/// Mode observe is enabled and the binary runs; an upgrade keeps what the user changed; a removal keeps configuration and
-/// state; a purge leaves nothing.
+/// Mode observe is enabled and the binary runs; an upgrade keeps what the user changed; a removal keeps
+/// configuration and state; a purge leaves nothing.
 fn life(context: &Context) -> Result<(), Failure> {
     let made = Made::of(context)?;
     let root = ThrowAwayRoot::new(context)?;

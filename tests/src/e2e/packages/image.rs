@@ -1,4 +1,5 @@
-//! The OCI image, by a real containerd. Its libraries are this machine's, since the binary under test was linked here.
+//! The OCI image, by a real containerd. Its libraries are this machine's, since the binary under test was
+//! linked here.
 
 use std::fs;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! The packages and the image that `cargo xtask dist` makes, here of the binary under test: installed, upgraded and removed
-//! by real package managers, imported and run by a real container runtime. And `nodewarden bundle` of a running agent.
+//! The packages and the image that `cargo xtask dist` makes, here of the binary under test: installed,
+//! upgraded and removed by real package managers, imported and run by a real container runtime. And
+//! `nodewarden bundle` of a running agent.
 
 mod bundle;
 mod deb;

@@ -1,5 +1,5 @@
-//! A throw-away copy of this machine's file system, in which packages are installed: an overlay whose changes are in
-//! memory, seen by this test's own process and those that it starts.
+//! A throw-away copy of this machine's file system, in which packages are installed: an overlay whose changes
+//! are in memory, seen by this test's own process and those that it starts.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,6 +1,7 @@
 //! The RPM package, by a real rpm.
 //!
-//! Its database knows no package of this machine, so what the package needs is compared by this test and not by rpm.
+//! Its database knows no package of this machine, so what the package needs is compared by this test and not
+//! by rpm.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -43,7 +44,8 @@ impl Rpm<'_> {
     }
 }
 
-/// The scripts run; an upgrade keeps what the user changed and puts the new file beside it; what is erased is gone.
+/// The scripts run; an upgrade keeps what the user changed and puts the new file beside it; what is erased is
+/// gone.
 fn life(context: &Context) -> Result<(), Failure> {
     let made = Made::of(context)?;
     let root = ThrowAwayRoot::new(context)?;

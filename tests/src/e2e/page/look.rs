@@ -1,4 +1,5 @@
-//! Every view in light, dark and on a narrow screen: nothing keeps people from using it, and nothing is cut off.
+//! Every view in light, dark and on a narrow screen: nothing keeps people from using it, and nothing is cut
+//! off.
 //!
 //! With `NODEWARDEN_PICTURES` the pictures are written into that folder, in base64.
 

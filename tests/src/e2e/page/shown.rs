@@ -105,7 +105,8 @@ fn oom(context: &Context) -> Result<(), Failure> {
     let mut page = Page::open(context, &agent)?;
     let group = root.child("victim")?;
     group.limit_memory(32 * MIB)?;
-    // The page notes itself when it shows the kill: asking it again and again would take part in the measurement.
+    // The page notes itself when it shows the kill: asking it again and again would take part in the
+    // measurement.
     page.browser.evaluate(
         "globalThis.seen = null; new MutationObserver(() => { \
          if (!seen && document.querySelector('.recent [data-type=oom]')) seen = Date.now(); }) \

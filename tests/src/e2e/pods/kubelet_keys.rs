@@ -18,8 +18,8 @@ pub const TESTS: &[Test] = &[
     Test::new("pods_per_core_in_capacity", pods_per_core).timeout(120).needs(NEEDS),
 ];
 
-/// Of four pulls at once two may begin (`registryBurst`); the others fail with the kubelet's words and are tried again
-/// after the back-off.
+/// Of four pulls at once two may begin (`registryBurst`); the others fail with the kubelet's words and are
+/// tried again after the back-off.
 fn pull_rate(context: &Context) -> Result<(), Failure> {
     let begin = SystemTime::now();
     let registry = Registry::start().map_err(Failure::file("a registry"))?;
@@ -48,8 +48,8 @@ fn pull_rate(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// With `imagePullCredentialsVerificationPolicy: AlwaysVerify` an image that is on the node is used only after a pull that the
-/// agent has recorded, also one of an earlier agent.
+/// With `imagePullCredentialsVerificationPolicy: AlwaysVerify` an image that is on the node is used only
+/// after a pull that the agent has recorded, also one of an earlier agent.
 fn verification(context: &Context) -> Result<(), Failure> {
     let registry = Registry::start().map_err(Failure::file("a registry"))?;
     let image = registry.put("app:1", &["/bin/sh", "-c", STAY]).map_err(Failure::file("an image"))?;

@@ -176,8 +176,8 @@ fn waits(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// A memory limit below what a container uses is not set: nothing is killed, the status says PodResizeInProgress with
-/// the kubelet's words, and the limit is set when the container uses less.
+/// A memory limit below what a container uses is not set: nothing is killed, the status says
+/// PodResizeInProgress with the kubelet's words, and the limit is set when the container uses less.
 fn shrinks(context: &Context) -> Result<(), Failure> {
     let mut fixture = PressureFixture::new(context, "", "")?;
     let sized = |fixture: &PressureFixture<'_>, mib: u64| {

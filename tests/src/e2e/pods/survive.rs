@@ -57,8 +57,8 @@ const GROWN_NEEDS: &[Capability] = &[
     Capability::OwnMachine,
 ];
 
-/// Pods whose cgroup is another one with the new settings get SIGTERM and their grace period, and start again in
-/// the new cgroup as the same pods. The old cgroups are removed.
+/// Pods whose cgroup is another one with the new settings get SIGTERM and their grace period, and start again
+/// in the new cgroup as the same pods. The old cgroups are removed.
 fn moved(context: &Context) -> Result<(), Failure> {
     moved_by(context, "/elsewhere/kubepods/", |fixture| fixture.move_root("elsewhere").map(drop))
 }
@@ -68,7 +68,8 @@ fn other_driver(context: &Context) -> Result<(), Failure> {
     moved_by(context, "/kubepods.slice/", |fixture| fixture.use_systemd())
 }
 
-/// Pods run, the agent is killed, `change` makes the next agent have its pods in cgroups with `new` in their paths.
+/// Pods run, the agent is killed, `change` makes the next agent have its pods in cgroups with `new` in their
+/// paths.
 fn moved_by(
     context: &Context,
     new: &str,
@@ -131,8 +132,8 @@ fn moved_by(
     fixture.finish()
 }
 
-/// A pod whose record and manifest are gone is removed; when its manifest comes back meanwhile, it starts after
-/// that, and its new volumes stay.
+/// A pod whose record and manifest are gone is removed; when its manifest comes back meanwhile, it starts
+/// after that, and its new volumes stay.
 fn comes_back(context: &Context) -> Result<(), Failure> {
     let mut fixture = PodFixture::new(context)?;
     let notes = context.temp.join("notes");

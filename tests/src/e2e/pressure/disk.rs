@@ -85,8 +85,8 @@ fn images_first(context: &Context) -> Result<(), Failure> {
     let pods = fixture.start_pods(&[0, 1])?;
     ensure!(next > 4, "only {next} images filled half of the disk");
     ensure!(fixture.runtime.proxy.removals().is_empty(), "images were removed without need");
-    // The agent detects the new images when it starts. They must be older than the minimum age, which counts for
-    // eviction too.
+    // The agent detects the new images when it starts. They must be older than the minimum age, which counts
+    // for eviction too.
     fixture.pods.kill_agent()?;
     fixture.pods.start_agent()?;
     std::thread::sleep(Duration::from_secs(2) * context.patience);
@@ -145,8 +145,8 @@ fn fills(context: &Context) -> Result<(), Failure> {
     fixture.pods.finish()
 }
 
-/// An agent that starts while a pod of the agent before ends for the disk waits until its space is free: no second
-/// pod is evicted for the same shortage.
+/// An agent that starts while a pod of the agent before ends for the disk waits until its space is free: no
+/// second pod is evicted for the same shortage.
 fn survives_kill(context: &Context) -> Result<(), Failure> {
     let mut fixture = GcFixture::new(context, NO_COLLECTION, &settings(&space_alone(), ""), QUICK_RESTART)?;
     let orders = orders_dir(context)?;

@@ -51,8 +51,8 @@ fn restarts(context: &Context) -> Result<(), Failure> {
     fixture.pods.finish()
 }
 
-/// With restartEvicted off an evicted pod stays Failed with its logs and without cgroup; a changed manifest starts
-/// a new pod.
+/// With restartEvicted off an evicted pod stays Failed with its logs and without cgroup; a changed manifest
+/// starts a new pod.
 fn stays_evicted(context: &Context) -> Result<(), Failure> {
     let section = "eviction: {restartEvicted: false, backOffSeconds: 1}";
     let mut fixture = PressureFixture::new(context, &pool_config(LEFT_MIB, "")?, section)?;

@@ -26,8 +26,8 @@ const WRITTEN: u64 = 3;
 /// A back-off long enough to check the evicted pod before it runs again.
 const SECTION: &str = "eviction: {backOffSeconds: 3}";
 
-/// A pod that writes 3 MiB once, as soon as the file of its name in `orders` exists, into a file of its volume
-/// that it has deleted: reading the directory finds nothing of it.
+/// A pod that writes 3 MiB once, as soon as the file of its name in `orders` exists, into a file of its
+/// volume that it has deleted: reading the directory finds nothing of it.
 fn holder(orders: &Path, name: &str, size_limit: &str) -> Value {
     let script = format!(
         "trap 'exit 0' TERM; while true; do if test -e /orders/{name} && ! test -e /orders/{name}.done; then \
@@ -55,8 +55,8 @@ fn project(fixture: &PodFixture<'_>, pod: &ListedPod) -> Result<(u32, ProjectUse
     Ok((project, project_use(&opened, project).map_err(Failure::file(&volume))?))
 }
 
-/// Each volume has a project of its own. A pod is evicted for what the kernel counts for its volume, also if no
-/// file of it is in the directory any more; a pod within its limit is not.
+/// Each volume has a project of its own. A pod is evicted for what the kernel counts for its volume, also if
+/// no file of it is in the directory any more; a pod within its limit is not.
 fn deleted(context: &Context) -> Result<(), Failure> {
     // Dropped last. The agent has its volumes in this directory.
     let state = context.temp.join("managed-state");

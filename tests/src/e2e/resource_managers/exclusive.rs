@@ -31,8 +31,8 @@ pub fn lists() -> Result<(String, String), Failure> {
     Ok((online, shared))
 }
 
-/// The container has its CPU from its first moment on, without a quota; others leave it before that and come back
-/// at its end. Neither kill -9 nor a restart changes anything.
+/// The container has its CPU from its first moment on, without a quota; others leave it before that and come
+/// back at its end. Neither kill -9 nor a restart changes anything.
 fn alone(context: &Context) -> Result<(), Failure> {
     let (all, others) = lists()?;
     let begun = SystemTime::now();

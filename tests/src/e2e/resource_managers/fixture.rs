@@ -15,8 +15,8 @@ use crate::e2e::support::eventually;
 use crate::fixture::{CpuTimes, PodResources, device_ids};
 use crate::harness::{Context, Failure};
 
-/// A script that uses a good part of a CPU as long as it runs. Not all of it: the container runtime and the agent
-/// need the rest of a machine with two CPUs.
+/// A script that uses a good part of a CPU as long as it runs. Not all of it: the container runtime and the
+/// agent need the rest of a machine with two CPUs.
 pub const SPIN: &str = "trap 'exit 0' TERM; while true; do i=0; \
                         while test $i -lt 3000; do i=$((i+1)); done; sleep 0.02 & wait $!; done";
 
@@ -41,8 +41,8 @@ impl<'c> ManagersFixture<'c> {
             let path = kubelet_dir.join(name);
             std::fs::write(&path, content).map_err(Failure::file(&path))?;
         }
-        // Measuring programs on and off patches the kernel's code each time; on an emulated machine with eight CPUs that
-        // once ended in a stale breakpoint instruction (int3) and a panic.
+        // Measuring programs on and off patches the kernel's code each time; on an emulated machine with
+        // eight CPUs that once ended in a stale breakpoint instruction (int3) and a panic.
         let section = format!(
             "{SHORT_BACKOFF}\nprogramStats: Off\ndevices:\n  kubeletDir: {}\n",
             kubelet_dir.display()
@@ -134,8 +134,8 @@ impl<'c> ManagersFixture<'c> {
         Ok(both.iter().all(|text| text.split(' ').next() == Some(unlimited)))
     }
 
-    /// For each pod, how long its container's tasks ran on each CPU during `time`: in seconds, by the kernel's
-    /// records of switches. CPUs on which it ran for less than a millisecond are left out.
+    /// For each pod, how long its container's tasks ran on each CPU during `time`: in seconds, by the
+    /// kernel's records of switches. CPUs on which it ran for less than a millisecond are left out.
     pub fn ran_on(&self, pods: &[&ListedPod], time: Duration) -> Result<Vec<BTreeMap<u32, f64>>, Failure> {
         let times = CpuTimes::of(self.pods.agent()?.pid())?;
         let paths: Result<Vec<String>, Failure> =

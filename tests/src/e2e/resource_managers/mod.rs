@@ -1,8 +1,8 @@
-//! The managers of CPUs, memory and topology: exclusive CPUs and memory of NUMA nodes for real containers, seen in
-//! the kernel's files and in what it counted at every switch.
+//! The managers of CPUs, memory and topology: exclusive CPUs and memory of NUMA nodes for real containers,
+//! seen in the kernel's files and in what it counted at every switch.
 //!
-//! Tests whose names begin with `numa_` need two NUMA nodes; `cargo xtask vm test --kernel 6.12 --systemd numa_`
-//! runs them in a guest that has them.
+//! Tests whose names begin with `numa_` need two NUMA nodes; `cargo xtask vm test --kernel 6.12 --systemd
+//! numa_` runs them in a guest that has them.
 
 mod exclusive;
 mod fixture;

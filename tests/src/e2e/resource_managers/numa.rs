@@ -67,8 +67,8 @@ fn cpus(fixture: &ManagersFixture<'_>, pod: &ListedPod) -> Result<CpuSet, Failur
     CpuSet::parse(&text).map_err(|_| Failure::Unexpected(format!("CPUs {text:?}")))
 }
 
-/// Two pods, each with the CPUs and memory of one node; their tasks run nowhere else, nobody else's run there, and
-/// their memory is on their node. Neither kill -9 nor a restart changes anything.
+/// Two pods, each with the CPUs and memory of one node; their tasks run nowhere else, nobody else's run
+/// there, and their memory is on their node. Neither kill -9 nor a restart changes anything.
 fn aligned(context: &Context) -> Result<(), Failure> {
     let shape = shape()?;
     let mut fixture = ManagersFixture::new(context, &settings(&shape))?;
@@ -128,8 +128,8 @@ fn aligned(context: &Context) -> Result<(), Failure> {
     fixture.pods.finish()
 }
 
-/// A pod has its CPUs and its device from one NUMA node. One that needs more CPUs than the node with the devices has is
-/// refused with the device's name, and starts once a device of the other node is there.
+/// A pod has its CPUs and its device from one NUMA node. One that needs more CPUs than the node with the
+/// devices has is refused with the device's name, and starts once a device of the other node is there.
 fn with_devices(context: &Context) -> Result<(), Failure> {
     let shape = shape()?;
     let mut fixture = ManagersFixture::new(context, &settings(&shape))?;
@@ -194,8 +194,8 @@ fn procs(fixture: &ManagersFixture<'_>, pod: &ListedPod) -> Result<Vec<u32>, Fai
     Ok(text.lines().filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// A pod that needs CPUs of both nodes waits, with the reason and the resources in its status; it starts once there
-/// is room on one node.
+/// A pod that needs CPUs of both nodes waits, with the reason and the resources in its status; it starts once
+/// there is room on one node.
 fn refused(context: &Context) -> Result<(), Failure> {
     let shape = shape()?;
     let mut fixture = ManagersFixture::new(context, &settings(&shape))?;
@@ -204,7 +204,8 @@ fn refused(context: &Context) -> Result<(), Failure> {
         fixture.pods.put([exclusive(name, 2)])?;
         fixture.pods.wait_up(name)?;
     }
-    // The first one is on the node of the reserved core, the second one on the other. Both have two CPUs left.
+    // The first one is on the node of the reserved core, the second one on the other. Both have two CPUs
+    // left.
     fixture.pods.remove("first")?;
     fixture.pods.wait_gone(&["first"])?;
     fixture.pods.put([exclusive("large", large)])?;
@@ -220,8 +221,8 @@ fn refused(context: &Context) -> Result<(), Failure> {
     fixture.pods.finish()
 }
 
-/// A CPU of a running container goes offline and comes back: the container runs on with the others, and what the
-/// agent says is what the kernel has.
+/// A CPU of a running container goes offline and comes back: the container runs on with the others, and what
+/// the agent says is what the kernel has.
 fn unplugged(context: &Context) -> Result<(), Failure> {
     let shape = shape()?;
     let settings = format!(

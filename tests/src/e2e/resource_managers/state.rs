@@ -18,8 +18,8 @@ pub const TESTS: &[Test] = &[
     Test::new("resource_managers_memory_nodes", memory).timeout(120).needs(NEEDS),
 ];
 
-/// What a kubelet 1.36 has written for a container on CPU 1 of a machine with two CPUs. The checksum is that of
-/// `../shared/golden/resource_managers`' format for this content.
+/// What a kubelet 1.36 has written for a container on CPU 1 of a machine with two CPUs. The checksum is that
+/// of `../shared/golden/resource_managers`' format for this content.
 fn of_a_kubelet(uid: &str) -> String {
     // A checksum of 0 is accepted in this format, as by the kubelet.
     json!({ "policyName": "static", "defaultCpuSet": "0", "entries": { uid: { "c": "1" } }, "checksum": 0 })
@@ -54,8 +54,8 @@ fn damaged(context: &Context) -> Result<(), Failure> {
     fixture.pods.finish()
 }
 
-/// The policy is turned off and on again with pods running: no state file has to be removed, no container starts
-/// again, and what a pod should have it gets.
+/// The policy is turned off and on again with pods running: no state file has to be removed, no container
+/// starts again, and what a pod should have it gets.
 fn policies(context: &Context) -> Result<(), Failure> {
     let (_, others) = lists()?;
     let mut fixture = ManagersFixture::new(context, STATIC)?;

@@ -12,8 +12,8 @@ use crate::harness::{Context, Failure};
 /// Containers of each pod.
 pub const CONTAINERS: usize = 2;
 
-/// The parts of it. Dropped in this order: an agent would start pods again, and the stand-in's processes are in the
-/// cgroups.
+/// The parts of it. Dropped in this order: an agent would start pods again, and the stand-in's processes are
+/// in the cgroups.
 pub struct Scale<'c> {
     agent: Agent,
     runtime: StandInRuntime,

@@ -1,5 +1,5 @@
-//! What the agent does when a runtime's events are lost and when all is well, against a stand-in for a runtime that can be
-//! made to lose them. What a real runtime does is tested in `pods`.
+//! What the agent does when a runtime's events are lost and when all is well, against a stand-in for a
+//! runtime that can be made to lose them. What a real runtime does is tested in `pods`.
 
 pub mod fixture;
 
@@ -43,8 +43,8 @@ fn listed_rarely(context: &Context) -> Result<(), Failure> {
     scale.clear(context.patiently(LIMIT))
 }
 
-/// The kernel reports a container's end, the runtime notices it seconds later than it is waited for, and its event is lost:
-/// the container starts again long before the next regular list.
+/// The kernel reports a container's end, the runtime notices it seconds later than it is waited for, and its
+/// event is lost: the container starts again long before the next regular list.
 fn late_and_lost(context: &Context) -> Result<(), Failure> {
     let faults = RuntimeFaults { lose_events: true, late: Duration::from_secs(5), ..Default::default() };
     let scale = Scale::new(context, "late", faults)?;
@@ -61,8 +61,8 @@ fn late_and_lost(context: &Context) -> Result<(), Failure> {
     scale.clear(context.patiently(LIMIT))
 }
 
-/// A container whose first start was interrupted, and that the runtime refuses to start afterwards, is replaced by a new one
-/// although the restart policy is Never: it has not run.
+/// A container whose first start was interrupted, and that the runtime refuses to start afterwards, is
+/// replaced by a new one although the restart policy is Never: it has not run.
 fn cut_off(context: &Context) -> Result<(), Failure> {
     let faults = RuntimeFaults { cut_starts: true, ..Default::default() };
     let scale = Scale::new(context, "cut", faults)?;

@@ -1,5 +1,5 @@
-//! Throttling: BestEffort is throttled while a Guaranteed pod waits, stays throttled through reconciles, and is
-//! released after the load, when the agent exits, and after it was killed.
+//! Throttling: BestEffort is throttled while a Guaranteed pod waits, stays throttled through reconciles, and
+//! is released after the load, when the agent exits, and after it was killed.
 
 pub(crate) mod fixture;
 

@@ -1,5 +1,5 @@
-//! What there is of pods in the runtime, the cgroup tree, the directory of volumes and the mount table; and logind's
-//! inhibitors.
+//! What there is of pods in the runtime, the cgroup tree, the directory of volumes and the mount table; and
+//! logind's inhibitors.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,7 +51,8 @@ fn below_volumes(path: &Path) -> Option<String> {
     Some(first.as_os_str().to_string_lossy().into_owned())
 }
 
-/// Collects the uids in the names of pods' slices in `folder` and one level below: `kubepods-burstable-podUID.slice`.
+/// Collects the uids in the names of pods' slices in `folder` and one level below:
+/// `kubepods-burstable-podUID.slice`.
 fn cgroups(folder: &Path, found: &mut BTreeSet<String>) {
     for name in names(folder).filter(|name| name.ends_with(".slice")) {
         match uid_of_slice(&name) {

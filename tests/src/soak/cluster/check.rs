@@ -1,5 +1,5 @@
-//! What has to be true after a round: the API, the agent, the runtime and the kernel have the same pods, and every
-//! restart has a cause in the journal.
+//! What has to be true after a round: the API, the agent, the runtime and the kernel have the same pods, and
+//! every restart has a cause in the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -65,8 +65,8 @@ impl Causes {
     }
 }
 
-/// Containers that were started again without a cause: by what the API showed, and by what the containers of these
-/// apps wrote.
+/// Containers that were started again without a cause: by what the API showed, and by what the containers of
+/// these apps wrote.
 pub fn restarts_without_cause(node: &Node<'_>, apps: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (uid, name, container, count) in node.history.restarted() {

@@ -58,8 +58,8 @@ impl History {
         self.violations.extend(found.into_iter().map(|text| format!("pod {name}: {text}")));
     }
 
-    /// What was shown and must not be. Each is returned once. To be called when nothing changes: what is not ready may
-    /// be about to end.
+    /// What was shown and must not be. Each is returned once. To be called when nothing changes: what is not
+    /// ready may be about to end.
     pub fn violations(&mut self) -> Vec<String> {
         let mut found = std::mem::take(&mut self.violations);
         for shown in self.pods.values_mut() {
@@ -128,10 +128,10 @@ impl Shown {
         found
     }
 
-    /// A pod without failing probes that was ready stays ready, unless it ends or its containers end: a container whose
-    /// process has ended is unready a moment before the runtime says that it has ended. (A runtime that takes very long
-    /// has it ready again until then.) Returns whether the node controller has set it to not ready: a node's agent changes
-    /// ContainersReady with it.
+    /// A pod without failing probes that was ready stays ready, unless it ends or its containers end: a
+    /// container whose process has ended is unready a moment before the runtime says that it has ended. (A
+    /// runtime that takes very long has it ready again until then.) Returns whether the node controller has
+    /// set it to not ready: a node's agent changes ContainersReady with it.
     fn ready(&mut self, pod: &Value, statuses: &[Value], ends: bool) -> bool {
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");

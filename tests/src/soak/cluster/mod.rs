@@ -1,6 +1,6 @@
-//! A node in a real cluster: Deployments, Jobs and config maps change at random by the API, the scheduler and the
-//! controllers, while agent, runtime and API server are killed in turn. After each round the API, the runtime and the
-//! cgroups have to show the same pods, and no pod's status may have gone backwards.
+//! A node in a real cluster: Deployments, Jobs and config maps change at random by the API, the scheduler and
+//! the controllers, while agent, runtime and API server are killed in turn. After each round the API, the
+//! runtime and the cgroups have to show the same pods, and no pod's status may have gone backwards.
 
 mod check;
 mod history;

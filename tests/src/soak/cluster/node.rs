@@ -1,5 +1,5 @@
-//! The cluster of the soak: a control plane, a node with a private container runtime, pods that stay from beginning to
-//! end, and a watch of every pod.
+//! The cluster of the soak: a control plane, a node with a private container runtime, pods that stay from
+//! beginning to end, and a watch of every pod.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,10 +18,12 @@ use crate::e2e::cluster::options::{NodeOptions, Prepared};
 use crate::fixture::{Agent, Api, ApiError, Cri, Watch};
 use crate::harness::{Context, Failure};
 
-/// Seconds in which the agent renews the node's lease when the API server answers again: the longest wait after a failure is 7.
+/// Seconds in which the agent renews the node's lease when the API server answers again: the longest wait
+/// after a failure is 7.
 const RENEWED_S: u64 = 20;
-/// The largest memory that an agent may ever have had, in MiB (`VmHWM`): 64 of its own, and its code, of which the kernel
-/// maps up to all (45 MiB, more in a development build) before the agent gives back what does not run.
+/// The largest memory that an agent may ever have had, in MiB (`VmHWM`): 64 of its own, and its code, of
+/// which the kernel maps up to all (45 MiB, more in a development build) before the agent gives back what
+/// does not run.
 pub const MEMORY_MIB: u64 = 64 + if cfg!(debug_assertions) { 64 } else { 48 };
 /// The Deployment whose pods stay.
 pub const RESIDENT: &str = "resident";

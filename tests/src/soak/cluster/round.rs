@@ -1,5 +1,5 @@
-//! One round: objects are made and changed while something is killed; then everything is as the API says, and the
-//! round's objects are removed.
+//! One round: objects are made and changed while something is killed; then everything is as the API says, and
+//! the round's objects are removed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,9 +20,9 @@ use crate::harness::{Context, Failure};
 
 /// How long a round's objects may take until they are as they should be.
 const SETTLES_S: u64 = 150;
-/// When the controllers are started again after the API server was away, if something is not as wanted. Controllers of
-/// 1.20.2 were seen to miss changes then: a ReplicaSet stays whose Deployment was deleted, and one that misses the result of
-/// its own change waits for 5 minutes (ExpectationsTimeout).
+/// When the controllers are started again after the API server was away, if something is not as wanted.
+/// Controllers of 1.20.2 were seen to miss changes then: a ReplicaSet stays whose Deployment was deleted, and
+/// one that misses the result of its own change waits for 5 minutes (ExpectationsTimeout).
 const RESTART_CONTROLLERS_S: u64 = 60;
 
 /// How often what was done.

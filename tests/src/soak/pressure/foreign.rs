@@ -1,5 +1,5 @@
-//! What belongs to others and must be as it is whatever the agent does: a pod's cgroup that is none of its pods,
-//! a cgroup elsewhere, a process, and files next to the agent's.
+//! What belongs to others and must be as it is whatever the agent does: a pod's cgroup that is none of its
+//! pods, a cgroup elsewhere, a process, and files next to the agent's.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,8 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// A foreign pod below the cgroup `pods`, or below systemd's slice of pods, and a file in each of `folders`.
+    /// A foreign pod below the cgroup `pods`, or below systemd's slice of pods, and a file in each of
+    /// `folders`.
     pub fn new(context: &Context, pods: Option<&str>, folders: &[PathBuf]) -> Result<Self, Failure> {
         let root = TestRoot::named(context, "-foreign")?;
         let elsewhere = root.child("other")?;

@@ -43,8 +43,8 @@ pub struct Meter {
     pool: PathBuf,
     /// A directory of the disk.
     disk: PathBuf,
-    /// What is available at the threshold: bytes of memory, pids, bytes or inodes of the disk. Of memory what may be
-    /// used.
+    /// What is available at the threshold: bytes of memory, pids, bytes or inodes of the disk. Of memory what
+    /// may be used.
     threshold: u64,
 }
 
@@ -142,7 +142,8 @@ impl Meter {
         Some(Sample { above: self.above().ok()?, used, alive })
     }
 
-    /// Reads until `stop`, or until a pod has no process. Each reading is kept that differs from the one before.
+    /// Reads until `stop`, or until a pod has no process. Each reading is kept that differs from the one
+    /// before.
     pub fn follow(&self, stop: &AtomicBool) -> Vec<Sample> {
         let mut samples: Vec<Sample> = Vec::new();
         while !stop.load(Ordering::Relaxed) {
@@ -161,9 +162,9 @@ impl Meter {
     }
 }
 
-/// The pods that may be evicted by what was read: those expected at the moments at which the threshold was passed,
-/// or at the moment nearest to that. `subjects` are the pods before the growth of one of them, `first` the reading of
-/// that time.
+/// The pods that may be evicted by what was read: those expected at the moments at which the threshold was
+/// passed, or at the moment nearest to that. `subjects` are the pods before the growth of one of them,
+/// `first` the reading of that time.
 pub fn judge(
     samples: &[Sample],
     subjects: &[Subject],

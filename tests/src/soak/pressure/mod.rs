@@ -1,6 +1,6 @@
-//! Pods that use up memory, disks, inodes and pids of a node while the agent, its runtime, a file system or the
-//! clock fails. In every round one pod causes a pressure; the pod that the soak's own measurement names has to be
-//! evicted, and no other.
+//! Pods that use up memory, disks, inodes and pids of a node while the agent, its runtime, a file system or
+//! the clock fails. In every round one pod causes a pressure; the pod that the soak's own measurement names
+//! has to be evicted, and no other.
 
 mod foreign;
 mod meter;
@@ -32,7 +32,8 @@ pub struct PressurePlan {
 #[derive(Debug, Default, Clone)]
 pub struct PressureSummary {
     pub rounds: u64,
-    /// Rounds in which the kernel's figures did not name one pod alone; that it was one of them is still checked.
+    /// Rounds in which the kernel's figures did not name one pod alone; that it was one of them is still
+    /// checked.
     pub ambiguous: u64,
     /// Rounds without an eviction, because no pod's growth had a certain victim.
     pub skipped: u64,

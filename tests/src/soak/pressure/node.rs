@@ -1,5 +1,5 @@
-//! The node of the soak: two small disks, a private container runtime behind a proxy, an agent, pods that stay
-//! from beginning to end, and what belongs to others.
+//! The node of the soak: two small disks, a private container runtime behind a proxy, an agent, pods that
+//! stay from beginning to end, and what belongs to others.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,8 +31,8 @@ const LARGE_FILES: u64 = 3;
 const LEFT_PERCENT: u64 = 40;
 /// MiB of the pods' memory that must be available.
 const LEFT_MIB: u64 = 150;
-/// Processes that may still start, on an ordinary machine, where others come and go (a control plane that starts has 150),
-/// and on an emulated one.
+/// Processes that may still start, on an ordinary machine, where others come and go (a control plane that
+/// starts has 150), and on an emulated one.
 const PIDS: [u64; 2] = [1800, 300];
 /// Seconds that a condition stays after its cause has ended.
 pub const TRANSITION_S: u64 = 2;
@@ -131,7 +131,8 @@ impl<'c> Node<'c> {
         }
     }
 
-    /// Starts an agent that has a threshold for this pressure alone. Returns what is available at the threshold.
+    /// Starts an agent that has a threshold for this pressure alone. Returns what is available at the
+    /// threshold.
     pub fn configure(&mut self, round: &RoundPlan) -> Result<u64, Failure> {
         let pressure = round.pressure;
         self.end_agent(round.kills_before)?;
@@ -170,8 +171,8 @@ impl<'c> Node<'c> {
         Ok(threshold)
     }
 
-    /// Has the kernel forget what pods of earlier rounds left in the pods' memory: inodes of removed files count
-    /// as used until there is need. Where the kernel cannot do that, less is left for the round.
+    /// Has the kernel forget what pods of earlier rounds left in the pods' memory: inodes of removed files
+    /// count as used until there is need. Where the kernel cannot do that, less is left for the round.
     fn reclaim(&self) {
         let Some(memory) = self.context.layout.controller("memory") else { return };
         let pool = memory.mount.join(self.pods.managed().level("kubepods").trim_start_matches('/'));
@@ -286,7 +287,8 @@ impl<'c> Node<'c> {
         Ok(decisions(self.pods.agent()?)?.iter().map(|one| one.number).max().unwrap_or(0))
     }
 
-    /// What is not as it has to be at any time. `may_restart`: containers of residents may have been started again.
+    /// What is not as it has to be at any time. `may_restart`: containers of residents may have been started
+    /// again.
     pub fn violations(&mut self, may_restart: bool) -> Result<Vec<String>, Failure> {
         let mut found = self.foreign.changes();
         found.extend(self.watch.seen().violations);

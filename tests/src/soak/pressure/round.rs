@@ -127,8 +127,8 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
         took: None,
         note: String::new(),
     };
-    // After a restart on an emulated machine containerd may take sandboxes for dead whose shims do not answer in time;
-    // as by a kubelet, their containers are started again then.
+    // After a restart on an emulated machine containerd may take sandboxes for dead whose shims do not answer
+    // in time; as by a kubelet, their containers are started again then.
     let may_restart = context.patience > 1 && round.disturbance == Disturbance::RuntimeRestarts;
     let mut days = 0;
     let fuse = if round.disturbance == Disturbance::FileSystemHangs {
@@ -189,8 +189,8 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
     Ok(done)
 }
 
-/// Waits until the runtime has removed what the pods of earlier rounds wrote, which it does some time after their end, and
-/// returns how much there is above the threshold.
+/// Waits until the runtime has removed what the pods of earlier rounds wrote, which it does some time after
+/// their end, and returns how much there is above the threshold.
 fn freed(context: &Context, meter: &Meter) -> Result<i64, Failure> {
     let (mut last, mut quiet) = (meter.above()?, 0);
     eventually(context.patiently(120), "what earlier pods wrote is still being removed", || {
@@ -242,8 +242,8 @@ impl Disturbed<'_> {
     }
 }
 
-/// Lets one pod, which was ordered to take `ordered`, grow beyond the threshold. Returns the names of the evicted pods, the time until then, and what
-/// was read meanwhile.
+/// Lets one pod, which was ordered to take `ordered`, grow beyond the threshold. Returns the names of the
+/// evicted pods, the time until then, and what was read meanwhile.
 fn grow(
     context: &Context,
     node: &mut Node<'_>,
@@ -297,8 +297,8 @@ fn evicted(node: &Node<'_>) -> Result<Vec<String>, Failure> {
     Ok(pods.iter().filter(|pod| is_evicted(pod)).map(|pod| pod.name().to_owned()).collect())
 }
 
-/// Waits until the pressure is over, and checks that no second pod was chosen and that the others run unchanged.
-/// Returns the pods whose container was started again, where that may be.
+/// Waits until the pressure is over, and checks that no second pod was chosen and that the others run
+/// unchanged. Returns the pods whose container was started again, where that may be.
 fn settled(
     context: &Context,
     node: &Node<'_>,

@@ -1,5 +1,5 @@
-//! Which pod is to be evicted, by the kubelet's rules and by what each pod truly uses. It is written apart from
-//! the agent's ranking, so that a fault of one is not in the other.
+//! Which pod is to be evicted, by the kubelet's rules and by what each pod truly uses. It is written apart
+//! from the agent's ranking, so that a fault of one is not in the other.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,16 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Of two pods the one with the smaller value is evicted first: one that is above its request, then one of
-    /// lower priority, then the one that is further above its request.
+    /// Of two pods the one with the smaller value is evicted first: one that is above its request, then one
+    /// of lower priority, then the one that is further above its request.
     fn place(&self, ranks_requests: bool) -> (bool, i64, i128) {
         let above = i128::from(self.used) - i128::from(self.request);
         (ranks_requests && above <= 0, self.priority, -above)
     }
 }
 
-/// The name of the pod to evict. `ranks_requests` is false for processes, where only priority and number count.
+/// The name of the pod to evict. `ranks_requests` is false for processes, where only priority and number
+/// count.
 pub fn expected(subjects: &[Subject], ranks_requests: bool) -> Option<&str> {
     subjects.iter().min_by_key(|one| one.place(ranks_requests)).map(|one| one.name.as_str())
 }

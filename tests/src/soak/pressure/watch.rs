@@ -12,8 +12,8 @@ use crate::fixture::{Agent, Client, get};
 /// A question that is not answered at all fails after this many times the limit.
 const GIVEN_UP: u32 = 10;
 
-/// On a machine whose load is more than this many times its CPUs, which the round's pods do not cause, answers may
-/// take [`OVERLOAD_FACTOR`] times as long.
+/// On a machine whose load is more than this many times its CPUs, which the round's pods do not cause,
+/// answers may take [`OVERLOAD_FACTOR`] times as long.
 const OVERLOAD: f64 = 3.0;
 const OVERLOAD_FACTOR: u32 = 5;
 

@@ -74,8 +74,8 @@ impl<'a> Apt<'a> {
         packages_in(&folder)
     }
 
-    /// Downloads the newest version of a source package, and returns its description (`.dsc`), next to which its other
-    /// files are.
+    /// Downloads the newest version of a source package, and returns its description (`.dsc`), next to which
+    /// its other files are.
     ///
     /// # Errors
     /// When apt fails.
@@ -88,8 +88,8 @@ impl<'a> Apt<'a> {
         found.ok_or(DebianError::NothingDownloaded(folder))
     }
 
-    /// Downloads the newest versions in `suite` of `packages` and of all they depend on that is not installed on this
-    /// machine; returns their files, none when all are installed.
+    /// Downloads the newest versions in `suite` of `packages` and of all they depend on that is not installed
+    /// on this machine; returns their files, none when all are installed.
     ///
     /// # Errors
     /// When apt fails.

@@ -20,7 +20,8 @@ impl Row {
     }
 }
 
-/// The lines `package | version | address suite/component architecture Packages` of `apt-cache madison`, in its order.
+/// The lines `package | version | address suite/component architecture Packages` of `apt-cache madison`, in
+/// its order.
 pub fn parse_madison(text: &str) -> Vec<Row> {
     text.lines().filter_map(parse_line).collect()
 }

@@ -93,8 +93,8 @@ impl Archive {
         Err(self.no_package(&package.name, package.version.clone(), suites))
     }
 
-    /// The lines of sources.list(5) for `suites`; security updates only if the machine itself gets them, since its
-    /// mirror may not have them.
+    /// The lines of sources.list(5) for `suites`; security updates only if the machine itself gets them,
+    /// since its mirror may not have them.
     pub fn source_lines(&self, suites: &[Suite]) -> Vec<String> {
         suites.iter().filter_map(|suite| self.source_line(*suite)).collect()
     }

@@ -1,4 +1,5 @@
-//! Builds programs of the source tree with Go, in GOPATH mode (as modules the tree's own list would need updates).
+//! Builds programs of the source tree with Go, in GOPATH mode (as modules the tree's own list would need
+//! updates).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,9 @@
-//! A real Kubernetes 1.20.2, compiled from Debian's source package, with Debian's etcd: for the tests with an API server.
+//! A real Kubernetes 1.20.2, compiled from Debian's source package, with Debian's etcd: for the tests with an
+//! API server.
 //!
-//! Debian has no package of kube-apiserver, but its source package `kubernetes` is the whole upstream tree with all it
-//! depends on, so that nothing but Debian's mirror is needed. Source, compiler and cache are removed when every program is
-//! built.
+//! Debian has no package of kube-apiserver, but its source package `kubernetes` is the whole upstream tree
+//! with all it depends on, so that nothing but Debian's mirror is needed. Source, compiler and cache are
+//! removed when every program is built.
 
 mod generate;
 mod go;

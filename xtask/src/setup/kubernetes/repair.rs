@@ -1,8 +1,8 @@
 //! A fault that the source tree has with its compiler.
 //!
-//! The vendored `modern-go/reflect2` 1.0.1 calls `reflect.mapiterinit` with two arguments. Since Go 1.18 it has a third, the
-//! iterator: what happens to be in that register is written to, and programs that write JSON crash after some minutes.
-//! reflect2 1.0.2 gives it an iterator, and so does this.
+//! The vendored `modern-go/reflect2` 1.0.1 calls `reflect.mapiterinit` with two arguments. Since Go 1.18 it
+//! has a third, the iterator: what happens to be in that register is written to, and programs that write JSON
+//! crash after some minutes. reflect2 1.0.2 gives it an iterator, and so does this.
 
 use std::path::Path;
 

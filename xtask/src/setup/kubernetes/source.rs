@@ -10,8 +10,8 @@ use xtask_common::layout::Layout;
 use xtask_common::process;
 use xtask_common::progress::Progress;
 
-/// The release with the source package, the compiler that builds it, and etcd. Fixed, so that every machine builds the
-/// same.
+/// The release with the source package, the compiler that builds it, and etcd. Fixed, so that every machine
+/// builds the same.
 const SUITES: [Suite; 1] = [Suite::Named("bookworm")];
 const SOURCE: &str = "kubernetes";
 /// Debian's name of [`VERSION`] before the revision.

@@ -1,7 +1,8 @@
 //! What a test program of Rust's own harness (libtest) prints, line by line.
 //!
-//! It runs with `--show-output`: after the tests come a part `successes:` and a part `failures:` with what each test
-//! printed. A test that could not do its work prints the line [`SKIPPED`] and returns, and counts as skipped.
+//! It runs with `--show-output`: after the tests come a part `successes:` and a part `failures:` with what
+//! each test printed. A test that could not do its work prints the line [`SKIPPED`] and returns, and counts
+//! as skipped.
 
 use xtask_common::tally::Tally;
 

@@ -74,8 +74,8 @@ fn program(line: &str) -> Option<Program> {
     })
 }
 
-/// `path+file:///w/tests#nodewarden-tests@0.1.0`, or `path+file:///w/xtask#0.1.0` where the folder has the package's name
-/// (cargo: Package ID Specifications).
+/// `path+file:///w/tests#nodewarden-tests@0.1.0`, or `path+file:///w/xtask#0.1.0` where the folder has the
+/// package's name (cargo: Package ID Specifications).
 fn package_name(id: &str) -> Option<String> {
     let (path, fragment) = id.split_once('#')?;
     let name = match fragment.split_once('@') {

@@ -20,8 +20,8 @@ pub use tests_of_kernels::{KERNEL_TESTS, RUNTIME_TESTS, SYSTEMD_TESTS};
 
 /// Where `xtask` puts the job in the initramfs.
 pub const JOB_FILE: &str = "/job.json";
-/// Where the programs are in the initramfs (`bin/`), an empty working directory (`work/`), and recorded kubelet values
-/// where the tests look for them from there (`shared/golden/`).
+/// Where the programs are in the initramfs (`bin/`), an empty working directory (`work/`), and recorded
+/// kubelet values where the tests look for them from there (`shared/golden/`).
 pub const PROGRAMS: &str = "/nodewarden";
 /// The serial number of the disk that has a Debian root, as `/sys/block/*/serial` shows it.
 pub const ROOT_DISK: &str = "nodewarden-root";

@@ -1,11 +1,13 @@
-//! A guest that is a node of a cluster: what it is given, what it reports, and how an end-to-end test starts it.
+//! A guest that is a node of a cluster: what it is given, what it reports, and how an end-to-end test starts
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Environment variable of the end-to-end tests: the file with the [`BootPlan`] of guests that they may start.
+/// Environment variable of the end-to-end tests: the file with the [`BootPlan`] of guests that they may
+/// start.
 pub const GUESTS: &str = "NODEWARDEN_GUESTS";
 /// The serial number of the disk that holds a [`NodeJob`] as JSON, followed by line feeds up to its end.
 pub const NODE_DISK: &str = "nodewarden-node";
@@ -15,10 +17,12 @@ pub const POWER_OFF: &str = "poweroff";
 pub const HOST: &str = "10.0.2.2";
 /// See [`HOST`].
 pub const ADDRESS: &str = "10.0.2.15/24";
-/// Where a node's pods may leave notes that outlive them: a directory on the root disk, and the file in it that is reported.
+/// Where a node's pods may leave notes that outlive them: a directory on the root disk, and the file in it
+/// that is reported.
 pub const NOTES: [&str; 2] = ["/var/lib/nodewarden-notes", "notes"];
 
-/// How to start a guest: arguments have the placeholders [`CONSOLE`], [`ROOT`] and [`NODE`] in place of paths.
+/// How to start a guest: arguments have the placeholders [`CONSOLE`], [`ROOT`] and [`NODE`] in place of
+/// paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootPlan {

@@ -1,5 +1,5 @@
-//! Which end-to-end tests `cargo xtask test` runs in guests, by parts of their names. The others run on the host there, and
-//! everywhere with `cargo xtask vm test`.
+//! Which end-to-end tests `cargo xtask test` runs in guests, by parts of their names. The others run on the
+//! host there, and everywhere with `cargo xtask vm test`.
 
 /// Those whose outcome a kernel or its cgroups can change: for every guest without systemd.
 pub const KERNEL_TESTS: &[&str] = &[
@@ -39,8 +39,8 @@ pub const KERNEL_TESTS: &[&str] = &[
     "augment_event_of_a_changed_limit",
 ];
 
-/// Those whose outcome systemd of its guest can change, and a few that show that the kernel programs work there: for guests
-/// with systemd, whose kernel the matrix also has without.
+/// Those whose outcome systemd of its guest can change, and a few that show that the kernel programs work
+/// there: for guests with systemd, whose kernel the matrix also has without.
 pub const SYSTEMD_TESTS: &[&str] = &[
     "topics_are_on",
     "programs_are_attached",
@@ -62,8 +62,8 @@ pub const SYSTEMD_TESTS: &[&str] = &[
     "numa_",
 ];
 
-/// Those whose outcome the container runtime of a guest with systemd can change: for a second one, since they take as long
-/// as all others.
+/// Those whose outcome the container runtime of a guest with systemd can change: for a second one, since they
+/// take as long as all others.
 pub const RUNTIME_TESTS: &[&str] = &[
     "cri_pod_is_shown_with_its_names",
     "pod_resize_and_replace",

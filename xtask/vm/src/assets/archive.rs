@@ -39,8 +39,8 @@ enum Node {
     Host { path: PathBuf, mode: u32 },
 }
 
-/// Entries by their absolute path in the guest; a later entry of the same path replaces the earlier, and the folders
-/// above an entry come by themselves.
+/// Entries by their absolute path in the guest; a later entry of the same path replaces the earlier, and the
+/// folders above an entry come by themselves.
 ///
 /// ```text
 /// let mut archive = Archive::new(layout);
@@ -56,7 +56,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// An empty one. Programs without their debug sections are kept in `layout`'s target directory for the next time.
+    /// An empty one. Programs without their debug sections are kept in `layout`'s target directory for the
+    /// next time.
     pub fn new(layout: &Layout) -> Self {
         Self { nodes: BTreeMap::new(), stripper: Stripper::new(layout) }
     }
@@ -81,22 +82,23 @@ impl Archive {
         self.add(guest, Node::Host { path: host.to_owned(), mode });
     }
 
-    /// Adds the program `host`, without its debug sections, and every shared library it needs at the path that it has
-    /// on this machine.
+    /// Adds the program `host`, without its debug sections, and every shared library it needs at the path
+    /// that it has on this machine.
     ///
     /// # Errors
     /// When it can't be read or a library not be found.
     pub fn program(&mut self, host: &Path, guest: &str) -> Result<(), ArchiveError> {
         self.program_alone(host, guest)?;
         for library in libraries::of(host)? {
-            // The link is followed when the library is read: the name asked for is the one that must be there.
+            // The link is followed when the library is read: the name asked for is the one that must be
+            // there.
             self.host_file(&library, &library.to_string_lossy(), 0o755);
         }
         Ok(())
     }
 
-    /// Adds the program `host`, without its debug sections and without its libraries: it is static, or the guest's
-    /// root has them.
+    /// Adds the program `host`, without its debug sections and without its libraries: it is static, or the
+    /// guest's root has them.
     ///
     /// # Errors
     /// When it can't be read.

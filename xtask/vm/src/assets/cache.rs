@@ -1,6 +1,7 @@
 //! What is kept in `target/vm`: a folder for each version, and a link to the one in use.
 //!
-//! A folder appears by a rename when it is whole, and the link after it, so whatever is interrupted counts as not done.
+//! A folder appears by a rename when it is whole, and the link after it, so whatever is interrupted counts as
+//! not done.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -63,8 +64,8 @@ impl Cache {
         Some(self.folder.join(target)).filter(|folder| folder.is_dir())
     }
 
-    /// The folder of `asset`. If there is none, or the newest is looked up, `make` finds out the version and calls
-    /// [`Self::folder`]; others that make something wait meanwhile.
+    /// The folder of `asset`. If there is none, or the newest is looked up, `make` finds out the version and
+    /// calls [`Self::folder`]; others that make something wait meanwhile.
     ///
     /// # Errors
     /// When `make` fails, with the asset's advice.
@@ -102,7 +103,8 @@ impl Cache {
         }
     }
 
-    /// The folder `name`; if it is not there, `fill` gets an empty one, which takes that name when it is filled.
+    /// The folder `name`; if it is not there, `fill` gets an empty one, which takes that name when it is
+    /// filled.
     ///
     /// # Errors
     /// When `fill` fails.

@@ -45,7 +45,8 @@ impl<W: Write> Writer<W> {
         Self { out, written: 0, entries: 0 }
     }
 
-    /// Adds an entry: `name` without a leading slash, the permission bits of `mode`, and `size` bytes of `data`.
+    /// Adds an entry: `name` without a leading slash, the permission bits of `mode`, and `size` bytes of
+    /// `data`.
     ///
     /// # Errors
     /// When it can't be written, `data` has not exactly `size` bytes, or these are 4 GiB or more.

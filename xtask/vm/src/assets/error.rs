@@ -38,7 +38,8 @@ pub enum AssetError {
     /// No package has what was unpacked for.
     #[error("not among what was unpacked: {}", .0.display())]
     Missing(PathBuf),
-    /// Every QEMU that Debian has crashes guests whose kernel text is patched, which attaching BPF programs does.
+    /// Every QEMU that Debian has crashes guests whose kernel text is patched, which attaching BPF programs
+    /// does.
     #[error("no QEMU of version {wanted} or newer; {found}")]
     OldQemu {
         /// The first good version.

@@ -1,7 +1,7 @@
 //! Which shared libraries a program needs, as the dynamic loader would find them (ld.so(8)).
 //!
-//! Only the loader's built-in folders are searched, since a guest has no /etc/ld.so.cache; what is found in one of
-//! them here is found at the same place there.
+//! Only the loader's built-in folders are searched, since a guest has no /etc/ld.so.cache; what is found in
+//! one of them here is found at the same place there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,8 @@ pub struct Wants {
     pub libraries: Vec<String>,
 }
 
-/// Every file, by its path on this machine, that `program` needs in addition to itself: the loader and all libraries.
+/// Every file, by its path on this machine, that `program` needs in addition to itself: the loader and all
+/// libraries.
 ///
 /// # Errors
 /// When a file can't be read or a library not be found.

@@ -1,7 +1,7 @@
 //! What a virtual machine is made of: QEMU, Debian's kernels, a Debian root with systemd, an empty disk.
 //!
-//! All of it is downloaded by an apt of our own, unpacked (never installed) into `target/vm` and kept there by
-//! version, so a second run needs no network.
+//! All of it is downloaded by an apt of our own, unpacked (never installed) into `target/vm` and kept there
+//! by version, so a second run needs no network.
 
 pub mod archive;
 mod busybox;
@@ -61,8 +61,8 @@ pub struct Kernel {
     pub release: String,
     /// The ELF image that QEMU boots.
     pub vmlinux: PathBuf,
-    /// A newc cpio archive: `/modules/*.ko`, unpacked, and `/modules/order`, their names (no suffix) a line each in
-    /// an order in which they can be loaded.
+    /// A newc cpio archive: `/modules/*.ko`, unpacked, and `/modules/order`, their names (no suffix) a line
+    /// each in an order in which they can be loaded.
     pub modules: PathBuf,
 }
 

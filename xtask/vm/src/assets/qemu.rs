@@ -15,8 +15,8 @@ use xtask_common::progress::Progress;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 const PACKAGE: &str = "qemu-system-x86";
-/// 7.2 crashed guests with two processors as soon as kernel text was patched; 10.0 did not. Nothing between was tried,
-/// 8.0 reworked the emulation.
+/// 7.2 crashed guests with two processors as soon as kernel text was patched; 10.0 did not. Nothing between
+/// was tried, 8.0 reworked the emulation.
 const OLDEST: u32 = 8;
 const ASSET: Asset<'_> = Asset {
     link: "qemu",

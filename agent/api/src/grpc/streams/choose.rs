@@ -79,8 +79,8 @@ pub fn pod(pods: &[Arc<PodView>], reference: &str) -> Result<Arc<PodView>, Choos
     }
 }
 
-/// The container of that name; without a name the pod's default: the one named by its annotation, else the first
-/// regular container. Also returns what the client is informed about.
+/// The container of that name; without a name the pod's default: the one named by its annotation, else the
+/// first regular container. Also returns what the client is informed about.
 pub fn container<'a>(
     pod: &'a PodView,
     name: &str,

@@ -49,7 +49,8 @@ pub async fn stream(
                 let _gone = input.send(resize(size)).await;
             }
             let ended = async {
-                // The sender of output is dropped at the end of the command, so all output is forwarded before the exit code.
+                // The sender of output is dropped at the end of the command, so all output is forwarded
+                // before the exit code.
                 let ended = runtime.exec(&command, received, output).await;
                 ended.map_err(|e| status(&e))
             };

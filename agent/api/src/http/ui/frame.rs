@@ -1,13 +1,14 @@
 //! What the page shows at one moment, and what of it differs from the moment before. Pure.
 //!
-//! Rows are kept as the JSON text that is sent. So a comparison is one of texts, and each row is written once, however many
-//! pages are open.
+//! Rows are kept as the JSON text that is sent. So a comparison is one of texts, and each row is written
+//! once, however many pages are open.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
 
-/// A row: what it is compared by, and its JSON. They differ where the time of reading alone does not make a row new.
+/// A row: what it is compared by, and its JSON. They differ where the time of reading alone does not make a
+/// row new.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     /// Equal texts: nothing has changed.
@@ -57,7 +58,8 @@ impl Frame {
         self.number
     }
 
-    /// The JSON for a client that has seen frame `seen`: the differences if it was the one before, else everything.
+    /// The JSON for a client that has seen frame `seen`: the differences if it was the one before, else
+    /// everything.
     pub fn since(&self, seen: Option<u64>) -> Arc<str> {
         if seen.is_some_and(|seen| seen + 1 == self.number) {
             return self.delta.clone();

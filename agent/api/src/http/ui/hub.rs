@@ -34,8 +34,8 @@ pub(super) struct Hub {
     state: Arc<dyn AgentState>,
     pub sources: PageSources,
     places: Arc<Semaphore>,
-    /// The last frame; `None` while nobody reads the node. A page that is slow misses frames and then gets everything:
-    /// nothing is queued for it.
+    /// The last frame; `None` while nobody reads the node. A page that is slow misses frames and then gets
+    /// everything: nothing is queued for it.
     frames: watch::Sender<Option<Arc<Frame>>>,
     /// Whether a task reads the node.
     working: Mutex<bool>,
@@ -127,7 +127,8 @@ impl Drop for Working {
     fn drop(&mut self) {
         let mut working = self.0.working.lock();
         if *working {
-            // It ended by a fault, or with the agent: pages see that there is nothing any more, and ask again.
+            // It ended by a fault, or with the agent: pages see that there is nothing any more, and ask
+            // again.
             *working = false;
             self.0.frames.send_replace(None);
         }
@@ -180,7 +181,8 @@ fn decision(own: &Decision) -> Value {
     value
 }
 
-/// Who would be evicted if memory became short: a simulation with a threshold that is met, whatever is in use.
+/// Who would be evicted if memory became short: a simulation with a threshold that is met, whatever is in
+/// use.
 async fn ranking(eviction: &dyn EvictionStatus) -> Value {
     const SIGNAL: &str = "memory.available";
     let known = eviction.signals().into_iter().find(|own| own.signal == SIGNAL);

@@ -1,4 +1,5 @@
-//! The node's part of a frame: what it is, its totals, its pressure, its devices, and the state of the agent. Pure.
+//! The node's part of a frame: what it is, its totals, its pressure, its devices, and the state of the agent.
+//! Pure.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 use serde::Serialize;

@@ -1,6 +1,7 @@
 //! A row for each managed pod, made from the message that gRPC sends of it. Pure.
 //!
-//! Only what is named here is shown: no variables, no annotations, and nothing that a probe's program has written.
+//! Only what is named here is shown: no variables, no annotations, and nothing that a probe's program has
+//! written.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 use proto::container::State;

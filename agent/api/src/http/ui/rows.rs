@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::frame::Row;
 
-/// A cgroup. Counters run from its creation; the page makes rates of two of them, as `nodewarden top` does. What is not
-/// known is left out.
+/// A cgroup. Counters run from its creation; the page makes rates of two of them, as `nodewarden top` does.
+/// What is not known is left out.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Group<'a> {

@@ -1,5 +1,5 @@
-//! Cases of the kubelet's tests (`TestRemoveExcessLogs`, `TestCleanupUnusedLog`, `TestCompressLog`), and a series of
-//! rotations.
+//! Cases of the kubelet's tests (`TestRemoveExcessLogs`, `TestCleanupUnusedLog`, `TestCompressLog`), and a
+//! series of rotations.
 
 use std::fs::File;
 use std::io::Read;

@@ -32,8 +32,8 @@ struct Progress {
     begun: Instant,
     /// When the status was last written.
     reported: Option<Instant>,
-    /// The last patch without heartbeats: what the server does not take (fields that are newer than it) is not sent again
-    /// each time.
+    /// The last patch without heartbeats: what the server does not take (fields that are newer than it) is
+    /// not sent again each time.
     last: Option<Value>,
     /// Labels and annotations of an object that existed already were completed.
     completed: bool,

@@ -285,7 +285,8 @@ mod golden {
             let own = |uid: &str| {
                 let pods = list("pods");
                 let pod = pods.iter().find(|pod| pod["uid"] == uid).unwrap();
-                // Where a pod names none, the recording has the group's; behind an API server every pod names one.
+                // Where a pod names none, the recording has the group's; behind an API server every pod names
+                // one.
                 pod.get("termination_grace_period_s").and_then(Value::as_u64).unwrap_or(u64::from(u32::MAX))
             };
             let groups = list("groups");

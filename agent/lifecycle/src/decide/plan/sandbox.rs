@@ -20,10 +20,10 @@ pub(super) fn forget_others(observed: &Observed, kept: Option<&SandboxSeen>, act
     }
 }
 
-/// What is to be done first for a pod whose sandboxes are in a cgroup that is no longer the pod's (`cgroupRoot`
-/// or `cgroupDriver` was changed): every ready one is stopped, which ends its containers with grace. `None` if
-/// none is ready: then the pod is planned as any other, and gets a new one (kubelet `syncPod`: a pod that has
-/// run and whose cgroup is missing is killed, and made again in the same sync).
+/// What is to be done first for a pod whose sandboxes are in a cgroup that is no longer the pod's
+/// (`cgroupRoot` or `cgroupDriver` was changed): every ready one is stopped, which ends its containers with
+/// grace. `None` if none is ready: then the pod is planned as any other, and gets a new one (kubelet
+/// `syncPod`: a pod that has run and whose cgroup is missing is killed, and made again in the same sync).
 pub fn leave(observed: &Observed) -> Option<Plan> {
     let mut ready: Vec<&SandboxSeen> = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).collect();
     ready.sort_by_key(|sandbox| (sandbox.attempt, sandbox.created, &sandbox.id));

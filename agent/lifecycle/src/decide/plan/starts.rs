@@ -22,8 +22,8 @@ pub(super) struct LastEnd {
 }
 
 impl Round<'_> {
-    /// Starts it, or has it wait for its back-off, which ends when its image changes (kubelet `GetStableKey`: the hash of the
-    /// container is part of the back-off's key).
+    /// Starts it, or has it wait for its back-off, which ends when its image changes (kubelet `GetStableKey`:
+    /// the hash of the container is part of the back-off's key).
     pub(super) fn start(&mut self, container: &Container) {
         let name = &container.name;
         if let Some(last) =

@@ -13,8 +13,8 @@ fn code(operation: u8, to: u8, from: u8, offset: i16, constant: i32) -> [u8; 8] 
     bytes
 }
 
-/// As runc's (libcontainer/cgroups/devices, devicefilter.go): type, access, major and minor are taken apart, then each rule
-/// is a block of jumps.
+/// As runc's (libcontainer/cgroups/devices, devicefilter.go): type, access, major and minor are taken apart,
+/// then each rule is a block of jumps.
 fn runc(rules: &[(u32, u32, u32, u32)]) -> Vec<u8> {
     let mut all = vec![
         code(0x61, 2, 1, 0, 0),
@@ -93,7 +93,8 @@ fn what_is_not_understood_says_nothing() {
     for program in [
         vec![],
         vec![end],
-        // A call, a map, a store, an endless loop, a jump out of it, a wide and an unaligned load, a division.
+        // A call, a map, a store, an endless loop, a jump out of it, a wide and an unaligned load, a
+        // division.
         vec![code(0x85, 0, 0, 0, 1), end],
         vec![code(0x18, 0, 1, 0, 1), code(0, 0, 0, 0, 0), end],
         vec![code(0x7b, 10, 1, -8, 0), end],

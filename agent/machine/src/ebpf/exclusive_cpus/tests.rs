@@ -1,5 +1,5 @@
-//! Readings of made-up words, and the programs on the running kernel. That they count right is shown by the end-to-end
-//! tests `exclusive_cpus_…`.
+//! Readings of made-up words, and the programs on the running kernel. That they count right is shown by the
+//! end-to-end tests `exclusive_cpus_…`.
 
 use std::thread;
 use std::time::Duration;

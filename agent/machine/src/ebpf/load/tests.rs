@@ -67,8 +67,8 @@ fn many_threads() {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// How often the end of a process with many threads is counted, in each of some rounds: all ends, and those by
-/// a signal.
+/// How often the end of a process with many threads is counted, in each of some rounds: all ends, and those
+/// by a signal.
 fn ends(older_kernel: bool, end: &str) -> Option<Vec<(u64, u64)>> {
     let tree = TestTree::make("threads")?;
     let mut loaded = load(&tree)?;

@@ -79,8 +79,8 @@ fn comm(name: &str) -> &str {
 }
 
 /// Whether a process is in no container: it has one number only, in the pid namespace of the /proc that we
-/// read (proc_pid_status(5), `NSpid`). The kubelet compares `/proc/<pid>/ns/pid` with that of process 1, which
-/// needs more privileges to read.
+/// read (proc_pid_status(5), `NSpid`). The kubelet compares `/proc/<pid>/ns/pid` with that of process 1,
+/// which needs more privileges to read.
 fn is_on_host(pid: Pid) -> bool {
     let status = procfs::process::Process::new(pid.as_raw()).and_then(|p| p.status());
     // A kernel without pid namespaces has no such line.

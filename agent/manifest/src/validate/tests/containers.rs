@@ -1,4 +1,5 @@
-//! Rules of containers and their volumes: each case is a spec with its expected problems, none for a valid one.
+//! Rules of containers and their volumes: each case is a spec with its expected problems, none for a valid
+//! one.
 
 use super::spec::{bad, bad_one, good, one};
 

@@ -120,8 +120,8 @@ impl Container {
         &mut self.probes[kind as usize]
     }
 
-    /// Why this probe does not run now; `None` if it may. (While the success of a startup probe is being saved, the other
-    /// probes wait for nothing by the rules; they begin when it is saved.)
+    /// Why this probe does not run now; `None` if it may. (While the success of a startup probe is being
+    /// saved, the other probes wait for nothing by the rules; they begin when it is saved.)
     pub fn waits(&self, kind: ProbeKind) -> Option<&'static str> {
         let Some(watch) = &self.watch else { return Some(super::view::CONTAINER) };
         rules::waits(kind, &self.specs, &self.memory, watch.ending)

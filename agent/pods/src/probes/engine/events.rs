@@ -1,5 +1,5 @@
-//! Events of a run for the journal: every change of result, the first failure in a row, and the first warning or error
-//! in a row. Pure.
+//! Events of a run for the journal: every change of result, the first failure in a row, and the first warning
+//! or error in a row. Pure.
 
 use crate::probes::{Answer, ProbeState};
 use nodewarden_manifest::ProbeSpec;

@@ -1,4 +1,5 @@
-//! Fixtures for tests of probes: targets, specs, a prober with scripted answers, and a sink that records its calls.
+//! Fixtures for tests of probes: targets, specs, a prober with scripted answers, and a sink that records its
+//! calls.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Queues of due probes: each handler has a lane with a limit on concurrent runs. The probe that was due first begins
-//! first.
+//! Queues of due probes: each handler has a lane with a limit on concurrent runs. The probe that was due
+//! first begins first.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ pub struct Lanes([Lane; 4]);
 #[derive(Default)]
 pub struct Lane {
     most: usize,
-    /// Number of running probes. A run counts until its task has ended (a dropped one as long as it holds a connection) or
-    /// is one second past its time-out.
+    /// Number of running probes. A run counts until its task has ended (a dropped one as long as it holds a
+    /// connection) or is one second past its time-out.
     pub running: usize,
     waiting: BTreeSet<(Instant, Id)>,
     pub delays: Histogram<18>,

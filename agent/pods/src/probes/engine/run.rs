@@ -16,8 +16,8 @@ use super::task::Message;
 use crate::probes::{Answer, Prober, Target};
 use nodewarden_manifest::{HandlerKind, ProbeSpec};
 
-/// How long after its time-out a run still counts in its lane: if the runtime does not respond, other probes must not
-/// wait for it.
+/// How long after its time-out a run still counts in its lane: if the runtime does not respond, other probes
+/// must not wait for it.
 const LATE: Duration = Duration::from_secs(1);
 
 /// A run to begin.

@@ -161,7 +161,8 @@ impl State {
         }
     }
 
-    /// Puts due probes into their lanes and begins those below the lane's limit. Returns when the next probe is due.
+    /// Puts due probes into their lanes and begins those below the lane's limit. Returns when the next probe
+    /// is due.
     pub fn begin_due(&mut self, now: Instant, start: impl Fn(Run) -> AbortHandle) -> Option<Instant> {
         while let Some(&(due, id)) = self.timer.first().filter(|(at, _)| *at <= now) {
             self.timer.pop_first();
@@ -228,8 +229,8 @@ impl State {
         }
     }
 
-    /// Schedules a probe unless it has to wait, at an age computed from its grid, the container's age, and whether it was
-    /// never probed.
+    /// Schedules a probe unless it has to wait, at an age computed from its grid, the container's age, and
+    /// whether it was never probed.
     fn begin(&mut self, id: Id, now: Instant, due: impl Fn(&grid::Grid, Duration, bool) -> Duration) {
         let Some((container, index)) = find(&mut self.containers, id) else { return };
         if container.waits(id.kind).is_some() || !matches!(container.probe(id.kind).stage, Stage::Idle) {

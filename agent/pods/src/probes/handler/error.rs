@@ -22,7 +22,8 @@ pub enum ProbeError {
         /// The call that had no response.
         source: RuntimeError,
     },
-    /// The request cannot be sent, the response is incomplete, or the machine lacks the resources for a connection.
+    /// The request cannot be sent, the response is incomplete, or the machine lacks the resources for a
+    /// connection.
     #[error("{0}")]
     Http(#[from] HttpError),
     /// The machine lacks the resources for a connection: descriptors, memory, local ports.

@@ -18,8 +18,8 @@ impl Runtime for Client {
     }
 }
 
-/// Runs the probe; exit status 0 is a success. The runtime enforces the time-out and kills the command; the probe ends
-/// after that.
+/// Runs the probe; exit status 0 is a success. The runtime enforces the time-out and kills the command; the
+/// probe ends after that.
 ///
 /// # Errors
 /// The command could not be run: the program, the container or the runtime does not exist.

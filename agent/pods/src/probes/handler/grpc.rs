@@ -26,11 +26,13 @@ use nodewarden_cri::reason;
 static USER: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(Purpose::Probe.user_agent()).unwrap_or(HeaderValue::from_static("kube-probe"))
 });
-/// The pause before the second attempt to connect, and the factor for further ones (grpc doc/connection-backoff.md).
+/// The pause before the second attempt to connect, and the factor for further ones (grpc
+/// doc/connection-backoff.md).
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGER: f64 = 1.6;
 
-/// Runs the probe: a success if the service reports SERVING; everything else is a failure, including no connection.
+/// Runs the probe: a success if the service reports SERVING; everything else is a failure, including no
+/// connection.
 ///
 /// # Errors
 /// The pod has no address, or the machine lacks the resources for a connection.
@@ -95,7 +97,8 @@ async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingS
         let answer = pin!(client.check(asked));
         match select(answer, connection).await {
             Either::Left((answer, _)) => Ok(answer?.into_inner().status()),
-            // A server that does not speak HTTP/2 breaks the connection; the reason is in the connection's error.
+            // A server that does not speak HTTP/2 breaks the connection; the reason is in the connection's
+            // error.
             Either::Right((Err(error), _)) => Err(broken(error)),
             Either::Right((Ok(()), answer)) => Ok(answer.await?.into_inner().status()),
         }

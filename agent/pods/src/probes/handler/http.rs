@@ -25,8 +25,8 @@ pub(super) async fn probe(asked: &HttpGetProbe, address: Option<IpAddr>) -> Resu
     judged(done)
 }
 
-/// Judges a response by its status. As in the kubelet, a request that cannot be sent and an incomplete body are errors
-/// of the prober; so is a lack of sockets on this machine.
+/// Judges a response by its status. As in the kubelet, a request that cannot be sent and an incomplete body
+/// are errors of the prober; so is a lack of sockets on this machine.
 fn judged(done: Result<Response, HttpError>) -> Result<Answer, ProbeError> {
     let response = match done {
         Ok(response) => response,

@@ -41,7 +41,8 @@ pub trait Prober: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Answer, ProbeError>>;
 }
 
-/// The prober used in production: commands run through the runtime, the others over the network. Runs share no state.
+/// The prober used in production: commands run through the runtime, the others over the network. Runs share
+/// no state.
 pub struct Handlers<R = Client> {
     runtime: R,
 }

@@ -1,6 +1,6 @@
 //! A model of the kubelet's probing of one container: a worker for each probe and the results that they set
-//! (pkg/kubelet/prober), with the kubelet's names and state. Unlike there, a worker resets its row of results for a new
-//! container.
+//! (pkg/kubelet/prober), with the kubelet's names and state. Unlike there, a worker resets its row of results
+//! for a new container.
 
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Verdict;
@@ -58,7 +58,8 @@ impl Kubelet {
         }
     }
 
-    /// A tick of a worker's ticker after the initial delay. Returns whether the probe ran; its run returned `seen`.
+    /// A tick of a worker's ticker after the initial delay. Returns whether the probe ran; its run returned
+    /// `seen`.
     pub fn tick(&mut self, kind: ProbeKind, seen: Verdict) -> bool {
         let container_started = self.started;
         let Some(worker) = self.workers.iter_mut().find(|worker| worker.spec.kind == kind) else {

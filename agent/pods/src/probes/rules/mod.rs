@@ -1,8 +1,8 @@
-//! Evaluates the runs of a container's probes (pkg/kubelet/prober, `worker.doProbe` and `manager.UpdatePodStatus`).
-//! Pure.
+//! Evaluates the runs of a container's probes (pkg/kubelet/prober, `worker.doProbe` and
+//! `manager.UpdatePodStatus`). Pure.
 //!
-//! A kubelet's worker carries a row of equal results over to the next container of the same name. Here every container
-//! starts without one, so that a threshold always concerns a single container.
+//! A kubelet's worker carries a row of equal results over to the next container of the same name. Here every
+//! container starts without one, so that a threshold always concerns a single container.
 
 #[cfg(test)]
 mod kubelet;
@@ -41,9 +41,9 @@ pub fn take(spec: &ProbeSpec, probe_state: &mut ProbeState, seen: Verdict) -> Op
     Some(seen)
 }
 
-/// Whether an agent restarted with the state `before` would behave differently from one with `after`, so that `after`
-/// must be saved. The number of runs that agree with the result does not matter; each other run does, and so does the
-/// end of a row of them.
+/// Whether an agent restarted with the state `before` would behave differently from one with `after`, so that
+/// `after` must be saved. The number of runs that agree with the result does not matter; each other run does,
+/// and so does the end of a row of them.
 pub fn differs(before: &ProbeState, after: &ProbeState) -> bool {
     before.result != after.result
         || before.last != after.last
@@ -61,7 +61,8 @@ pub fn waits(
     match kind {
         ProbeKind::Readiness => {}
         _ if ending => return Some(END),
-        // The container will be restarted, and commands in a container that is being stopped can confuse the runtime.
+        // The container will be restarted, and commands in a container that is being stopped can confuse the
+        // runtime.
         _ if result == Some(Verdict::Failure) => return Some(NEW_CONTAINER),
         ProbeKind::Startup if result == Some(Verdict::Success) => return Some(NEW_CONTAINER),
         _ => {}

@@ -1,5 +1,5 @@
-//! Random histories of a container's probes: in any order of runs, new containers, agent restarts and pod termination,
-//! the rules agree with a model of the kubelet and keep their invariants.
+//! Random histories of a container's probes: in any order of runs, new containers, agent restarts and pod
+//! termination, the rules agree with a model of the kubelet and keep their invariants.
 
 use proptest::prelude::*;
 

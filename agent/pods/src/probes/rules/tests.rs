@@ -15,7 +15,8 @@ fn probe_state(result: Option<Verdict>, last: Option<Verdict>, run: u32) -> Prob
 fn transitions() {
     let mut spec = spec(ProbeKind::Readiness, HandlerKind::HttpGet);
     (spec.success_threshold, spec.failure_threshold) = (2, 3);
-    // Columns: state before, verdict of the run, state after, changed result, whether the state must be saved.
+    // Columns: state before, verdict of the run, state after, changed result, whether the state must be
+    // saved.
     let cases = [
         ((None, None, 0), S, (None, Some(S), 1), None, true),
         ((None, None, 0), F, (None, Some(F), 1), None, true),

@@ -3,7 +3,8 @@
 use super::Resolv;
 use nodewarden_manifest::dns_limits::{LONGEST_DOMAIN, LONGEST_SEARCHES, MOST_NAMESERVERS, MOST_SEARCHES};
 
-/// Removes what exceeds the limits and returns messages about it, as in the kubelet's event `DNSConfigForming`.
+/// Removes what exceeds the limits and returns messages about it, as in the kubelet's event
+/// `DNSConfigForming`.
 pub(super) fn apply(resolv: &mut Resolv) -> Vec<(String, String)> {
     let mut warnings = Vec::new();
     let mut warn = |message: String| warnings.push(("DNSConfigForming".to_owned(), message));

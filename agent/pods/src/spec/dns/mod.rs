@@ -38,8 +38,8 @@ fn policy(pod: &Pod) -> Result<Policy, SpecError> {
     }
 }
 
-/// The contents of the pod's `resolv.conf`, and events (reason and message) about what was left out or differs from the
-/// manifest.
+/// The contents of the pod's `resolv.conf`, and events (reason and message) about what was left out or
+/// differs from the manifest.
 pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(String, String)>), SpecError> {
     let mut warnings = Vec::new();
     let cluster = &host.pods.cluster_dns;
@@ -80,8 +80,8 @@ pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(Str
     Ok((config, warnings))
 }
 
-/// The node's resolver configuration; if pods must not get it, one that disables name resolution, because with an empty
-/// configuration the runtime would use the node's.
+/// The node's resolver configuration; if pods must not get it, one that disables name resolution, because
+/// with an empty configuration the runtime would use the node's.
 fn host_resolv(host: &Host) -> Resolv {
     if host.pods.resolv_conf.is_some() {
         return host.resolv.clone();

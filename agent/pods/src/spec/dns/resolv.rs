@@ -47,7 +47,8 @@ impl Resolv {
         Self::parse(&text).map_err(|line| ResolvError::NoAddress { path: path.to_owned(), line })
     }
 
-    /// Parses a file's content: the last `search` line is used, and the options of all lines. The error is a line number.
+    /// Parses a file's content: the last `search` line is used, and the options of all lines. The error is a
+    /// line number.
     pub(super) fn parse(text: &str) -> Result<Self, usize> {
         let mut resolv = Self::default();
         for (index, line) in text.lines().enumerate() {

@@ -7,8 +7,8 @@ use crate::objects::{Service, ServicePort};
 /// The namespace and the name of the API server's own service, whose variables every pod gets.
 const MASTER: (&str, &str) = ("default", "kubernetes");
 
-/// The variables of the services that a pod of this namespace sees: those of its namespace if it has `links`, and
-/// the API server's.
+/// The variables of the services that a pod of this namespace sees: those of its namespace if it has `links`,
+/// and the API server's.
 pub(super) fn variables(services: &[Service], namespace: &str, links: bool) -> BTreeMap<String, String> {
     let mut seen: BTreeMap<&str, &Service> = BTreeMap::new();
     for service in services.iter().filter(|service| (&*service.namespace, &*service.name) == MASTER) {

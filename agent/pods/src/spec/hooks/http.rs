@@ -6,8 +6,8 @@ use crate::http_get;
 use crate::http_get::{Fault, HttpError, Purpose, Response};
 use nodewarden_manifest::{HttpGetAction, Scheme};
 
-/// Sends the request; every response is a success. If a server responds to an HTTPS request in plain HTTP, the request
-/// is sent again over HTTP, without the `Authorization` header of the manifest.
+/// Sends the request; every response is a success. If a server responds to an HTTPS request in plain HTTP,
+/// the request is sent again over HTTP, without the `Authorization` header of the manifest.
 pub(super) async fn get(action: &HttpGetAction, host: &str) -> Result<(), HttpError> {
     let error = match answered(http_get::get(action, host, Purpose::Hook).await) {
         Err(error) if action.scheme == Scheme::Https && matches!(error.fault, Fault::PlainAnswer) => error,

@@ -109,7 +109,8 @@ fn hook(pod: &Pod, name: &str, which: fn(&Lifecycle) -> Option<&LifecycleHandler
     handler(which(container.lifecycle.as_ref()?)?, container)
 }
 
-/// The action of a handler. Validation has already refused `tcpSocket` (which no kubelet runs) and unknown port names.
+/// The action of a handler. Validation has already refused `tcpSocket` (which no kubelet runs) and unknown
+/// port names.
 fn handler(hook: &LifecycleHandler, container: &v1::Container) -> Option<Handler> {
     if let Some(exec) = &hook.exec {
         return Some(Handler::Exec(exec.command.clone().unwrap_or_default()));

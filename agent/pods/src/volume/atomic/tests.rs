@@ -122,8 +122,8 @@ fn plain_files_and_directories_of_the_same_names_are_replaced() {
     assert!(!dir.join("left").exists());
 }
 
-/// Ends the change of `old` to `new` before each of its steps in turn: the files are all old or all new, as far as
-/// they have a link, and the next call completes the change.
+/// Ends the change of `old` to `new` before each of its steps in turn: the files are all old or all new, as
+/// far as they have a link, and the next call completes the change.
 fn ended_at_each_step(old: &[(&str, &str)], new: &[(&str, &str)]) {
     for end in 0.. {
         let dir = tempfile::tempdir().unwrap();

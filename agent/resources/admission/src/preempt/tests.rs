@@ -181,7 +181,8 @@ fn sets(of: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
 
 proptest! {
     /// No pod of the same or a higher priority is preempted, so never a critical pod for one that is no more
-    /// critical; none is preempted without need; and none if even all preemptable pods together do not suffice.
+    /// critical; none is preempted without need; and none if even all preemptable pods together do not
+    /// suffice.
     #[test]
     fn no_more_than_needed_and_only_if_it_helps(
         pods in prop::collection::vec(any_pod(), 0..9),

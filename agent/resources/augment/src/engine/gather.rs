@@ -122,8 +122,8 @@ pub fn pod_resources(pod: &Pod) -> Resources {
     Resources { requests: pod.requests(), limits }
 }
 
-/// What the spec says of a container's resources; `None` for one that it does not have. The runtime may not have said the
-/// name of the only one.
+/// What the spec says of a container's resources; `None` for one that it does not have. The runtime may not
+/// have said the name of the only one.
 pub fn container_resources<'a>(pod: &'a Pod, name: &str) -> Option<&'a Resources> {
     if let ([only], [], "") = (&*pod.containers, &*pod.init_containers, name) {
         return Some(&only.resources);
@@ -203,7 +203,8 @@ fn digest(pod: &Pod) -> u64 {
 /// Where systemd has its services.
 const SERVICES: &str = "/system.slice";
 
-/// The cgroups of these daemons with those above them, and the processes in them. What is not there is left out.
+/// The cgroups of these daemons with those above them, and the processes in them. What is not there is left
+/// out.
 pub fn daemons(layout: &Layout, proc: &Path, units: &[String]) -> (Vec<DaemonGroup>, Vec<Process>) {
     let paths = units.iter().map(|unit| match unit.starts_with('/') {
         true => unit.clone(),

@@ -4,8 +4,8 @@
 /// (`page_counter_memparse`), which v1 shows as a number of bytes.
 pub const NO_LIMIT: u64 = i64::MAX as u64 / 2;
 
-/// Whether this text, written to this file, gives this value; `None` is no limit. Limits of memory are rounded down to
-/// whole pages.
+/// Whether this text, written to this file, gives this value; `None` is no limit. Limits of memory are
+/// rounded down to whole pages.
 pub fn sets(text: &str, file: &str, value: Option<u64>, page: u64) -> bool {
     let text = text.trim();
     let of_memory = file.starts_with("memory.");

@@ -62,13 +62,15 @@ impl Changed {
 #[derive(Debug, Clone, Default)]
 pub struct LimitWatch {
     known: BTreeMap<(String, &'static str), Limit>,
-    /// The writes that were seen before the last reading, oldest first: one of them may have come just after it.
+    /// The writes that were seen before the last reading, oldest first: one of them may have come just after
+    /// it.
     writes: Vec<LimitWrite>,
 }
 
 impl LimitWatch {
-    /// Takes a reading of all limits; returns those that changed without the spec. A kubelet that resizes a pod sets what
-    /// the spec says, which may be long after the spec was changed. `writes`: those since the last call, oldest first.
+    /// Takes a reading of all limits; returns those that changed without the spec. A kubelet that resizes a
+    /// pod sets what the spec says, which may be long after the spec was changed. `writes`: those since the
+    /// last call, oldest first.
     pub fn update(&mut self, now: Vec<Limit>, writes: Vec<LimitWrite>) -> Vec<Changed> {
         let recent: Vec<LimitWrite> = std::mem::replace(&mut self.writes, writes.clone());
         let recent = || recent.iter().chain(&writes);
@@ -86,7 +88,8 @@ impl LimitWatch {
     }
 }
 
-/// Who wrote this value last. A write of another value is none of it: the kernel refused it, or it was overwritten.
+/// Who wrote this value last. A write of another value is none of it: the kernel refused it, or it was
+/// overwritten.
 fn writer<'a>(writes: impl DoubleEndedIterator<Item = &'a LimitWrite>, now: &Limit) -> Option<Writer> {
     let is_it = |write: &&LimitWrite| {
         (write.cgroup, write.file) == (now.identity, now.file)

@@ -22,7 +22,8 @@ use crate::protect;
 use crate::throttle::{Bounds, CpuFiles, MemoryControl, burst, idle};
 use crate::wanted::{Feature, Level, Place, Wanted};
 
-/// How often is looked at what changes seldom: daemons, quotas, limits. Also when pods come and go or are changed.
+/// How often is looked at what changes seldom: daemons, quotas, limits. Also when pods come and go or are
+/// changed.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// What is kept between rounds.

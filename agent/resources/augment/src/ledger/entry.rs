@@ -19,7 +19,8 @@ pub struct Entry {
     pub pod: String,
     /// What stood there before.
     pub old: String,
-    /// What may stand there by us: the value that was there before the last write, and the one of the last write.
+    /// What may stand there by us: the value that was there before the last write, and the one of the last
+    /// write.
     pub new: Vec<String>,
     /// The file that the kernel changes with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,8 @@ use crate::wanted::Place;
 
 /// Reads and writes values. Every call opens the directory, and reads or writes in that very directory.
 pub trait Machine {
-    /// The value, without white space at its end, and the identity of its cgroup or process. `None` if there is none.
+    /// The value, without white space at its end, and the identity of its cgroup or process. `None` if there
+    /// is none.
     ///
     /// # Errors
     /// It cannot be read.
@@ -22,7 +23,8 @@ pub trait Machine {
     /// The kernel refuses it.
     fn write(&self, place: &Place, identity: u64, value: &str) -> io::Result<bool>;
 
-    /// The ledger is on disk under its temporary name, and takes its name next: where a test ends the process.
+    /// The ledger is on disk under its temporary name, and takes its name next: where a test ends the
+    /// process.
     fn recording(&self) {}
 }
 
@@ -68,7 +70,8 @@ fn directory(path: &Path) -> io::Result<File> {
     Ok(File::from(open(path, flags, Mode::empty())?))
 }
 
-/// The number of the directory, which is the cgroup's id; when a process started, since those numbers are used again.
+/// The number of the directory, which is the cgroup's id; when a process started, since those numbers are
+/// used again.
 fn identity(directory: &File, path: &Path) -> io::Result<u64> {
     if !path.starts_with("/proc") {
         return Ok(fstat(directory)?.st_ino);

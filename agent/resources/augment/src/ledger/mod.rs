@@ -1,9 +1,10 @@
 //! The ledger of writes: what stood in each place before, on disk before anything is written.
 //!
-//! A write has three steps: its entry is added to the file, which is synced; the value is written; it is read back. Whatever
-//! happens between two steps, the file has every value that may stand in a place by us, so that [`Ledger::withdraw`] by
-//! this agent or a later one, or by `nodewarden undo`, puts back what was there. A cgroup or process that ended meanwhile
-//! is forgotten, also if another one has its name now; a value that somebody else has written since is left alone.
+//! A write has three steps: its entry is added to the file, which is synced; the value is written; it is read
+//! back. Whatever happens between two steps, the file has every value that may stand in a place by us, so
+//! that [`Ledger::withdraw`] by this agent or a later one, or by `nodewarden undo`, puts back what was there.
+//! A cgroup or process that ended meanwhile is forgotten, also if another one has its name now; a value that
+//! somebody else has written since is left alone.
 
 mod entry;
 pub mod machine;
@@ -138,7 +139,8 @@ impl<M: Machine> Ledger<M> {
         self.entries.get(place)
     }
 
-    /// Writes each value that is not there yet, after all of them are on disk. The results have the order of `wanted`.
+    /// Writes each value that is not there yet, after all of them are on disk. The results have the order of
+    /// `wanted`.
     ///
     /// # Errors
     /// The ledger cannot be written; no value was.

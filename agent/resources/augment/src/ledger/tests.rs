@@ -1,4 +1,5 @@
-//! The ledger over a real directory in which cgroups are plain directories, with the end of the process at any step.
+//! The ledger over a real directory in which cgroups are plain directories, with the end of the process at
+//! any step.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use crate::wanted::{Feature, Level, Place, Wanted};
 /// What a process that is killed leaves its function with.
 struct Killed;
 
-/// Plain files with what the kernel does to the weight of an idle cgroup, and the end of the process at a step.
+/// Plain files with what the kernel does to the weight of an idle cgroup, and the end of the process at a
+/// step.
 #[derive(Debug, Default)]
 struct Fake {
     steps_left: Cell<Option<u32>>,
@@ -267,7 +269,8 @@ fn nothing_is_written_when_the_ledger_cannot_be() {
     assert_eq!(ledger.entries().count(), 0);
 }
 
-/// What happens in a round: writes by us, values of ours put back, a write by somebody else, or a cgroup made again.
+/// What happens in a round: writes by us, values of ours put back, a write by somebody else, or a cgroup made
+/// again.
 #[derive(Debug, Clone)]
 enum Act {
     Write(Vec<(usize, usize, u32)>),
@@ -290,8 +293,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// The process is killed at any step of any write, and again at any step of putting back; afterwards everything is as
-    /// before, but for what somebody else wrote.
+    /// The process is killed at any step of any write, and again at any step of putting back; afterwards
+    /// everything is as before, but for what somebody else wrote.
     #[test]
     fn whatever_step_is_the_last_everything_is_put_back(
         acts in prop::collection::vec(act(), 1..5),

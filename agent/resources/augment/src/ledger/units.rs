@@ -1,9 +1,10 @@
 //! The files of cgroups, and what systemd keeps of them.
 //!
-//! With the systemd driver pods and daemons are units. When a property of one is changed, such as by a kubelet that resizes a
-//! pod, systemd writes the unit's other settings of the same controller again, by its own properties: a bound that is in the file
-//! alone would be gone. So each bound that has a property is set there too, after the file is written. That is left to a
-//! thread, because systemd may be slow to answer when memory is short, and the file is what acts.
+//! With the systemd driver pods and daemons are units. When a property of one is changed, such as by a
+//! kubelet that resizes a pod, systemd writes the unit's other settings of the same controller again, by its
+//! own properties: a bound that is in the file alone would be gone. So each bound that has a property is set
+//! there too, after the file is written. That is left to a thread, because systemd may be slow to answer when
+//! memory is short, and the file is what acts.
 
 use std::collections::BTreeMap;
 use std::io;

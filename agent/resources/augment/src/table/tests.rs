@@ -83,8 +83,8 @@ mod golden {
         all
     }
 
-    /// What a real kubelet and its runtime made of each file: what has another value than a new cgroup is theirs, and what is
-    /// ours they left as it was.
+    /// What a real kubelet and its runtime made of each file: what has another value than a new cgroup is
+    /// theirs, and what is ours they left as it was.
     #[test]
     fn every_file_that_a_real_kubelet_sets_is_refused() {
         for name in RECORDINGS {

@@ -11,7 +11,8 @@ use crate::wanted::{Feature, Level, Place, Wanted};
 /// Names of the CPU controller's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuFiles {
-    /// The weight, and what the kernel leaves there when the cgroup is no longer idle (`sched_group_set_idle`).
+    /// The weight, and what the kernel leaves there when the cgroup is no longer idle
+    /// (`sched_group_set_idle`).
     pub weight: (&'static str, &'static str),
     /// The burst.
     pub burst: &'static str,
@@ -27,8 +28,8 @@ impl CpuFiles {
     }
 }
 
-/// `cpu.idle` of a pod; `None` where it should not be set. Only of BestEffort pods, whose cgroups the kubelet gives
-/// the smallest weight once and never another: an idle cgroup refuses weights.
+/// `cpu.idle` of a pod; `None` where it should not be set. Only of BestEffort pods, whose cgroups the kubelet
+/// gives the smallest weight once and never another: an idle cgroup refuses weights.
 pub fn idle(uid: &str, qos: QosClass, policy: &Policy, directory: &Path, files: CpuFiles) -> Option<Wanted> {
     if qos != QosClass::BestEffort || policy.opted_out || policy.latency_sensitive {
         return None;
@@ -53,8 +54,8 @@ pub struct Quota {
     pub by_spec: Option<u64>,
 }
 
-/// The burst of a cgroup with this quota; `None` where there should be none. The kernel refuses quotas below the burst,
-/// so it is taken back as soon as the spec says that the quota will be lowered.
+/// The burst of a cgroup with this quota; `None` where there should be none. The kernel refuses quotas below
+/// the burst, so it is taken back as soon as the spec says that the quota will be lowered.
 pub fn burst(
     uid: &str,
     level: Level,

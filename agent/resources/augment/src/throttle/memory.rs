@@ -1,9 +1,9 @@
 //! `memory.high` of pods above their requests, while memory is short.
 //!
-//! What is missing to the line is taken from the pods in proportion to what each uses above its requests, so that none is
-//! pressed below them. A pod that stalls wholly is given more again: above `memory.high` the kernel slows a pod down as
-//! long as there is nothing to reclaim. When there was enough memory for a while, each limit is relaxed in steps and then
-//! taken back.
+//! What is missing to the line is taken from the pods in proportion to what each uses above its requests, so
+//! that none is pressed below them. A pod that stalls wholly is given more again: above `memory.high` the
+//! kernel slows a pod down as long as there is nothing to reclaim. When there was enough memory for a while,
+//! each limit is relaxed in steps and then taken back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

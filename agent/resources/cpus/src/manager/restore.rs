@@ -100,8 +100,8 @@ impl CpuManager {
         (manager, findings)
     }
 
-    /// Gives a running container the CPUs that it is on, if it should have so many for itself and they are free.
-    /// After the loss of the state file. Returns whether it has them now.
+    /// Gives a running container the CPUs that it is on, if it should have so many for itself and they are
+    /// free. After the loss of the state file. Returns whether it has them now.
     pub fn recover(&mut self, pod: &Pod, container: &Container, cpus: &CpuSet) -> bool {
         let free =
             self.topology.all().difference(&self.settings.reserved).difference(&self.assignments.all());

@@ -61,8 +61,8 @@ impl DeviceAllocations {
         each.collect()
     }
 
-    /// For each resource its number of devices and of healthy ones. As in the kubelet (`GetCapacity`), one whose plugin is away
-    /// keeps its capacity and has no healthy devices.
+    /// For each resource its number of devices and of healthy ones. As in the kubelet (`GetCapacity`), one
+    /// whose plugin is away keeps its capacity and has no healthy devices.
     pub fn amounts(&self) -> BTreeMap<String, (usize, usize)> {
         let each = self.resources.iter();
         each.map(|(name, resource)| (name.clone(), (resource.capacity(), resource.healthy()))).collect()

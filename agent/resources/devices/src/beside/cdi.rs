@@ -1,4 +1,5 @@
-//! CDI files: which device nodes a CDI device stands for (Container Device Interface, specification 0.3 to 1.0).
+//! CDI files: which device nodes a CDI device stands for (Container Device Interface, specification 0.3 to
+//! 1.0).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +10,8 @@ use serde::Deserialize;
 
 use crate::policy::Access;
 
-/// Where they are on a node; a later directory overrides an earlier one. `/var/run` may be a link that leads out of the
-/// root by which the node is seen.
+/// Where they are on a node; a later directory overrides an earlier one. `/var/run` may be a link that leads
+/// out of the root by which the node is seen.
 const DIRECTORIES: [&str; 3] = ["etc/cdi", "run/cdi", "var/run/cdi"];
 /// A larger file is none.
 const LARGEST: u64 = 4 << 20;

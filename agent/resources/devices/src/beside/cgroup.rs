@@ -1,5 +1,5 @@
-//! Whether a container's cgroup lets it open a device: by `devices.list` of the v1 controller, and by the device programs
-//! of the unified hierarchy, as far as there are such hierarchies. Reads only.
+//! Whether a container's cgroup lets it open a device: by `devices.list` of the v1 controller, and by the
+//! device programs of the unified hierarchy, as far as there are such hierarchies. Reads only.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What each running container was given, kept from when it was first seen: what is at a path later may be another device.
+//! What each running container was given, kept from when it was first seen: what is at a path later may be
+//! another device.
 
 use std::collections::BTreeMap;
 

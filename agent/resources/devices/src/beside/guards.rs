@@ -1,4 +1,5 @@
-//! Carries out what the other modules decide: reads the node, sets policies in the kernel, and keeps what is shown.
+//! Carries out what the other modules decide: reads the node, sets policies in the kernel, and keeps what is
+//! shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -144,8 +145,8 @@ impl BesideGuards {
         self.by_runtime.insert(id, devices);
     }
 
-    /// One round, which blocks on files. `answer` was given after these pods were seen; without it, for this reason, nothing
-    /// is decided of new ones. `uid` finds the uid of a pod by namespace and name.
+    /// One round, which blocks on files. `answer` was given after these pods were seen; without it, for this
+    /// reason, nothing is decided of new ones. `uid` finds the uid of a pod by namespace and name.
     pub fn round(
         &mut self,
         answer: Result<&Answer, &str>,

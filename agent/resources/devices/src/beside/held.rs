@@ -1,7 +1,9 @@
-//! Who has what: the kubelet's answer, joined with what the plugins answered it (its checkpoint) and with CDI files. Pure.
+//! Who has what: the kubelet's answer, joined with what the plugins answered it (its checkpoint) and with CDI
+//! files. Pure.
 //!
-//! PodResources names devices by the plugins' ids. Which device nodes these are is nowhere in it: the plugin said so in its
-//! answer to Allocate, which the kubelet keeps in its checkpoint, as nodes or as names of CDI devices.
+//! PodResources names devices by the plugins' ids. Which device nodes these are is nowhere in it: the plugin
+//! said so in its answer to Allocate, which the kubelet keeps in its checkpoint, as nodes or as names of CDI
+//! devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +25,8 @@ pub struct Grant {
     /// Its path on the machine, its type and its numbers now.
     pub device: HostDevice,
     pub access: Access,
-    /// The container has it for sure. What the configuration adds to a resource, only some of its containers may have.
+    /// The container has it for sure. What the configuration adds to a resource, only some of its containers
+    /// may have.
     pub certain: bool,
 }
 

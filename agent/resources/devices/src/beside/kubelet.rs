@@ -1,4 +1,5 @@
-//! A client of the kubelet's PodResources v1, and a reader of its checkpoint, which is never written or renamed here.
+//! A client of the kubelet's PodResources v1, and a reader of its checkpoint, which is never written or
+//! renamed here.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -130,7 +131,8 @@ impl KubeletSocket {
         let allocatable = client.get_allocatable_resources(api::AllocatableResourcesRequest {});
         let allocatable = match self.answer("GetAllocatableResources", allocatable).await {
             Ok(answer) => Some(by_resource(&answer.devices)),
-            // Before 1.21 it does not exist; before 1.23 it may be off, which is answered as an error of its own.
+            // Before 1.21 it does not exist; before 1.23 it may be off, which is answered as an error of its
+            // own.
             Err(AskError::Call { status, .. }) if is_not_offered(&status) => None,
             Err(error) => return Err(error),
         };
@@ -192,7 +194,8 @@ fn by_resource(devices: &[api::ContainerDevices]) -> BTreeMap<String, DevicesPer
     all
 }
 
-/// The kubelet's checkpoint; `None` if it has none, since no device was ever given. Blocks on the file system.
+/// The kubelet's checkpoint; `None` if it has none, since no device was ever given. Blocks on the file
+/// system.
 ///
 /// # Errors
 /// It cannot be read, or is of another version.

@@ -73,8 +73,8 @@ struct Seen {
 pub struct Losses(BTreeMap<Place, Seen>);
 
 impl Losses {
-    /// Takes the looks at all devices of all running containers; returns what changed. A device is lost when it cannot be
-    /// opened, and the container has it for sure or was seen to be able to open it.
+    /// Takes the looks at all devices of all running containers; returns what changed. A device is lost when
+    /// it cannot be opened, and the container has it for sure or was seen to be able to open it.
     pub fn update(&mut self, looks: Vec<Look>) -> Vec<Change> {
         let mut before = std::mem::take(&mut self.0);
         let mut changes = Vec::new();

@@ -33,8 +33,8 @@ impl Root {
         &self.0
     }
 
-    /// The device node at a path of the machine, or those in a directory there; `None` if nothing is there. Paths outside of
-    /// `/dev` are not looked at: they may be on a file system that does not answer.
+    /// The device node at a path of the machine, or those in a directory there; `None` if nothing is there.
+    /// Paths outside of `/dev` are not looked at: they may be on a file system that does not answer.
     pub fn nodes(&self, path: &str) -> Option<Vec<HostDevice>> {
         self.is_looked_at(path).then(|| device_nodes(&self.seen(path)).map(|found| self.unseen(found)))?
     }

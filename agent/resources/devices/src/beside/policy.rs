@@ -1,7 +1,8 @@
 //! Which devices are watched, and what each pod may open of them. Pure.
 //!
-//! Beside a kubelet only the devices of device plugins and resource claims are watched: of others it is not known whom they
-//! were given to. The kernel program knows pods, not containers: what one container was given, the pod may open.
+//! Beside a kubelet only the devices of device plugins and resource claims are watched: of others it is not
+//! known whom they were given to. The kernel program knows pods, not containers: what one container was
+//! given, the pod may open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,8 @@ use super::held::Held;
 use super::node::{Numbers, numbers};
 use crate::policy::{Access, DeviceRule, PodPolicy, Scope};
 
-/// The devices that are watched: those that containers have, those that had been given, and those that `belong` to a
-/// resource by the configuration or by CDI files. Not what every container may open.
+/// The devices that are watched: those that containers have, those that had been given, and those that
+/// `belong` to a resource by the configuration or by CDI files. Not what every container may open.
 pub fn watched(held: &[Held], before: &BTreeSet<Numbers>, belong: &[HostDevice]) -> BTreeSet<Numbers> {
     let given = held.iter().flat_map(|own| &own.grants).map(|grant| numbers(&grant.device));
     let all = given.chain(before.iter().copied()).chain(belong.iter().map(numbers));
@@ -35,7 +36,8 @@ pub struct Known<'a> {
     pub pod: &'a Pod,
     /// It wants to be left alone.
     pub opted_out: bool,
-    /// What the kubelet says of it agrees with its checkpoint. A kubelet that has just started does not know all its pods.
+    /// What the kubelet says of it agrees with its checkpoint. A kubelet that has just started does not know
+    /// all its pods.
     pub listed: bool,
     /// It has a container, and the runtime has said of all of them which devices they have.
     pub settled: bool,

@@ -17,9 +17,9 @@ struct Entry {
     problem: String,
 }
 
-/// All devices that the kubelet names, with their owners. From a kubelet that does not say what is allocatable, devices
-/// without an owner are those of its checkpoint, `registered`. `why` says why a container has lost the device
-/// that it was given at a path.
+/// All devices that the kubelet names, with their owners. From a kubelet that does not say what is
+/// allocatable, devices without an owner are those of its checkpoint, `registered`. `why` says why a
+/// container has lost the device that it was given at a path.
 pub fn shown(
     answer: &Answer,
     registered: Option<&BTreeMap<String, Vec<String>>>,

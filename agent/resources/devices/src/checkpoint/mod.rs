@@ -67,7 +67,8 @@ impl Checkpoint {
         read::parse(bytes)
     }
 
-    /// As [`Self::parse`] without a look at the checksum, which a fuzzer does not guess. `None` when it is refused.
+    /// As [`Self::parse`] without a look at the checksum, which a fuzzer does not guess. `None` when it is
+    /// refused.
     #[cfg(feature = "fuzzing")]
     pub fn unverified(bytes: &[u8]) -> Option<Self> {
         read::unverified(bytes)

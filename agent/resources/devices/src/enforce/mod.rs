@@ -69,8 +69,8 @@ impl Enforcer {
         Self { backend: Arc::new(Mutex::new(backend)), state }
     }
 
-    /// The same beside a kubelet: files of the v1 controller, which the runtime writes, are left alone. The directory of
-    /// `kubepods` has to be there.
+    /// The same beside a kubelet: files of the v1 controller, which the runtime writes, are left alone. The
+    /// directory of `kubepods` has to be there.
     pub fn start_beside(kernel: Option<&mut Kernel>, layout: &Layout, kubepods: &str) -> Self {
         if layout.unified().is_some() {
             return Self::start(kernel, layout, kubepods);
@@ -95,8 +95,8 @@ impl Enforcer {
         }
     }
 
-    /// Replaces the devices that are watched of pods whose policy has [`crate::policy::Scope::Watched`]. Files of v1 have
-    /// no such policy.
+    /// Replaces the devices that are watched of pods whose policy has [`crate::policy::Scope::Watched`].
+    /// Files of v1 have no such policy.
     ///
     /// # Errors
     /// The table is full or the kernel refuses.
@@ -127,8 +127,8 @@ impl Enforcer {
         (*self.state).clone()
     }
 
-    /// Counts of accesses that no rule allowed, by uid and device of guarded pods, whose names are left empty. Always empty
-    /// on v1.
+    /// Counts of accesses that no rule allowed, by uid and device of guarded pods, whose names are left
+    /// empty. Always empty on v1.
     pub fn denials(&self) -> Vec<DenialCount> {
         match &*self.backend() {
             Backend::Filter(filter) => filter.denials(),

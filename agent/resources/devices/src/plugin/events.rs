@@ -1,7 +1,8 @@
 //! The channel of plugins' events, with a bound on what waits in it.
 //!
-//! A sender waits for room before it sends what plugins can repeat at will: registrations, refusals and lists, the longer
-//! the list the more room. The end of a registration needs no room: there is one for each registration.
+//! A sender waits for room before it sends what plugins can repeat at will: registrations, refusals and
+//! lists, the longer the list the more room. The end of a registration needs no room: there is one for each
+//! registration.
 
 use std::sync::Arc;
 

@@ -72,8 +72,8 @@ impl State {
         resource.to_owned()
     }
 
-    /// Whether a resource can be registered: there are not too many others. Those whose plugins have been gone for
-    /// `grace` are forgotten.
+    /// Whether a resource can be registered: there are not too many others. Those whose plugins have been
+    /// gone for `grace` are forgotten.
     fn has_room_for(&mut self, resource: &str, grace: Duration) -> bool {
         if self.latest.contains_key(resource) || self.latest.len() < MOST_RESOURCES {
             return true;
@@ -84,8 +84,8 @@ impl State {
 }
 
 impl Registry {
-    /// `limit` is the longest time of each call to a plugin, `grace` how long a resource is kept after its plugin has
-    /// gone.
+    /// `limit` is the longest time of each call to a plugin, `grace` how long a resource is kept after its
+    /// plugin has gone.
     pub fn new(limit: Duration, grace: Duration, events: EventSender) -> Self {
         let state = State { latest: HashMap::new(), series: BTreeSet::new(), events: Some(events) };
         Self {

@@ -1,5 +1,5 @@
-//! PodResources v1 and v1alpha1: which pod has which devices, exclusive CPUs and memory, on the kubelet's socket and
-//! in its messages, for monitoring agents and CNI plugins (DCGM exporter, Multus).
+//! PodResources v1 and v1alpha1: which pod has which devices, exclusive CPUs and memory, on the kubelet's
+//! socket and in its messages, for monitoring agents and CNI plugins (DCGM exporter, Multus).
 //!
 //! Dynamic resource claims are not allocated by this agent: that list is empty.
 

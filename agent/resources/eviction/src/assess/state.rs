@@ -1,8 +1,8 @@
 //! State between assessments: since when a threshold is passed, whether it is being acted on, and since when
 //! a condition is true. It is saved across restarts of the agent.
 //!
-//! Times are of the wall clock, and are moved along when it is set ([`ThresholdState::align`]). Only while the
-//! machine was off that cannot be seen: a time in the future then counts as now.
+//! Times are of the wall clock, and are moved along when it is set ([`ThresholdState::align`]). Only while
+//! the machine was off that cannot be seen: a time in the future then counts as now.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -256,7 +256,8 @@ fn a_clock_that_is_set_back_lengthens_the_grace_period() {
     assert_eq!(sequence.step(-3540, &memory(GI)).again, Some(at(-3240)));
 }
 
-/// The wall clock is set by a day, and the grace period and the transition period take as long as they should.
+/// The wall clock is set by a day, and the grace period and the transition period take as long as they
+/// should.
 #[test]
 fn a_clock_that_is_set_changes_neither_grace_nor_transition() {
     for step in [0, 86_400, -86_400] {

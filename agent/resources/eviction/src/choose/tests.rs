@@ -154,8 +154,8 @@ fn known((bytes, known): (u64, Option<u64>)) -> DiskUse {
 }
 
 proptest! {
-    /// For all true figures: the evicted pod is the first by true use, whatever is not known; with complete figures
-    /// it is the first of the ranking.
+    /// For all true figures: the evicted pod is the first by true use, whatever is not known; with complete
+    /// figures it is the first of the ranking.
     #[test]
     fn the_evicted_pod_is_the_first_by_true_use(pods in prop::collection::vec(any_pod(), 0..7), others in 0..60u64) {
         let make = |of: &dyn Fn((u64, Option<u64>)) -> DiskUse| -> Vec<Candidate> {

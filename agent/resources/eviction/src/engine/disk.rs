@@ -1,8 +1,8 @@
 //! The task that watches disks: unused containers and images are removed first, then a pod is evicted.
 //!
 //! A pod is evicted only when it is certain which one is the first ([`crate::choose`]). As long as it is not,
-//! the pods that may be the first are counted further, and the file system is read again after each turn, since
-//! it may have enough space by then. When that takes long, other thresholds have their turn in between.
+//! the pods that may be the first are counted further, and the file system is read again after each turn,
+//! since it may have enough space by then. When that takes long, other thresholds have their turn in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -231,8 +231,8 @@ impl DiskWatch {
         Ok(short.is_none())
     }
 
-    /// Counts pods until it is certain which is the first, or for [`PATIENCE`]. `None` if the threshold is not met
-    /// any more.
+    /// Counts pods until it is certain which is the first, or for [`PATIENCE`]. `None` if the threshold is
+    /// not met any more.
     async fn find(&self, due: &Due, log: &mut DecisionLog) -> Result<Option<Found>, GcError> {
         let (shared, signal, began) = (&self.shared, due.threshold.signal, Instant::now());
         let mut counted = Counted::All;
@@ -300,8 +300,8 @@ impl DiskWatch {
         true
     }
 
-    /// Waits until the pod has ended, its files and containers are removed, and the file system shows the freed
-    /// space.
+    /// Waits until the pod has ended, its files and containers are removed, and the file system shows the
+    /// freed space.
     async fn await_end(&self, due: &Due, layout: DiskLayout, candidate: &Candidate, log: &mut DecisionLog) {
         let (shared, uid) = (&self.shared, &candidate.pod.uid);
         let began = Instant::now();

@@ -344,10 +344,10 @@ impl FastWatch {
     }
 }
 
-/// The first of `order` that is already leaving because of the same condition: it was chosen for what it uses of
-/// this resource, and cutting its grace period short may be enough. Otherwise the first. `leaves` returns for
-/// which condition a pod is leaving: one that leaves for another reason need not use much of this resource, and
-/// keeps its grace period unless it is the first anyway.
+/// The first of `order` that is already leaving because of the same condition: it was chosen for what it uses
+/// of this resource, and cutting its grace period short may be enough. Otherwise the first. `leaves` returns
+/// for which condition a pod is leaving: one that leaves for another reason need not use much of this
+/// resource, and keeps its grace period unless it is the first anyway.
 fn victim(
     order: &[usize],
     condition: NodeCondition,

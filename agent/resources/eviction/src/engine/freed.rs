@@ -1,8 +1,8 @@
 //! The waits after an eviction for a disk: until the pod's files and containers are removed and the file
 //! system shows the freed space.
 //!
-//! The next pod is chosen after them. Each ends too early if it goes by the clock alone: a slow runtime may take
-//! longer for one call than a file system takes to free everything.
+//! The next pod is chosen after them. Each ends too early if it goes by the clock alone: a slow runtime may
+//! take longer for one call than a file system takes to free everything.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
 use tokio::time::Instant;
 
-/// Longest wait for an evicted pod's files to be removed (kubelet: podCleanupTimeout), and for the file system
-/// to show the freed space.
+/// Longest wait for an evicted pod's files to be removed (kubelet: podCleanupTimeout), and for the file
+/// system to show the freed space.
 pub const GONE: Duration = Duration::from_secs(30);
 /// Longest wait for the runtime to remove the pod's containers, and with them their writable layers. Evicting
 /// another pod does not help meanwhile: its layers could not be removed either.
 pub const REMOVED: Duration = Duration::from_secs(120);
 /// Time between two checks.
 pub const LOOK: Duration = Duration::from_millis(50);
-/// The wait for freed space ends when so many readings in a row show no more than the one before them: 3 s with
-/// a runtime that answers at once.
+/// The wait for freed space ends when so many readings in a row show no more than the one before them: 3 s
+/// with a runtime that answers at once.
 const STILL: u32 = 60;
-/// It lasts at least so long while none of the pod's space is back: on a busy machine a removed layer takes seconds
-/// until its space is free. A kubelet looks at its thresholds no more often (`monitoringInterval`).
+/// It lasts at least so long while none of the pod's space is back: on a busy machine a removed layer takes
+/// seconds until its space is free. A kubelet looks at its thresholds no more often (`monitoringInterval`).
 const UNSEEN: Duration = Duration::from_secs(10);
 
 /// Waits until the pod is `leaving` no more and its directory has no volumes, for at most `limit`.
@@ -38,8 +38,8 @@ pub async fn files_gone(pod_dir: Option<PathBuf>, leaving: impl Fn() -> bool, li
     let _ = tokio::time::timeout(limit, gone).await;
 }
 
-/// Waits until the runtime has none of the pod's containers, as `remaining` counts them, for at most `limit` and
-/// one call. Returns why it ended before that.
+/// Waits until the runtime has none of the pod's containers, as `remaining` counts them, for at most `limit`
+/// and one call. Returns why it ended before that.
 pub async fn containers_gone<F>(remaining: impl Fn() -> F, limit: Duration) -> Option<String>
 where
     F: Future<Output = Result<usize, GcError>>,
@@ -59,8 +59,9 @@ where
 }
 
 /// Waits until `is_enough` is available, or no more has become available for [`STILL`] readings, for at most
-/// `limit` and one reading. `is_part`: with so much available, some of the pod's space is back; before that it waits
-/// [`UNSEEN`]. Returns what was available last. A file system frees large files gradually after their removal.
+/// `limit` and one reading. `is_part`: with so much available, some of the pod's space is back; before that
+/// it waits [`UNSEEN`]. Returns what was available last. A file system frees large files gradually after
+/// their removal.
 pub async fn space_back<F>(
     available: impl Fn() -> F,
     is_enough: impl Fn(u64) -> bool,
@@ -102,7 +103,8 @@ mod tests {
 
     use super::*;
 
-    /// The test has one thread for everything asynchronous: it would never end if that thread read the directory.
+    /// The test has one thread for everything asynchronous: it would never end if that thread read the
+    /// directory.
     #[tokio::test]
     async fn a_pod_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
         let dir = tempfile::tempdir().unwrap();

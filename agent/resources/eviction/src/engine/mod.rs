@@ -63,8 +63,8 @@ pub struct Deps {
     pub runtime: Option<Client>,
     /// Evicts a pod. `None` if decisions are only recorded (mode observe).
     pub evict: Option<Evict>,
-    /// Set beside a kubelet: only memory and processes are acted on, and a soft threshold asks for an eviction, which may
-    /// be refused. `None` where this agent runs the pods, and in mode observe.
+    /// Set beside a kubelet: only memory and processes are acted on, and a soft threshold asks for an
+    /// eviction, which may be refused. `None` where this agent runs the pods, and in mode observe.
     pub beside: Option<Box<dyn Beside>>,
     /// Where decisions are stored.
     pub history: History,

@@ -32,8 +32,8 @@ pub struct Subject {
     pub containers: Vec<(String, String)>,
 }
 
-/// Reads memory and processes of every pod and its containers as far as `needs` asks for them, in the order of
-/// `subjects`. Their disk use comes from [`crate::usage`].
+/// Reads memory and processes of every pod and its containers as far as `needs` asks for them, in the order
+/// of `subjects`. Their disk use comes from [`crate::usage`].
 pub fn candidates(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -> Vec<Candidate> {
     let mut buffer = Vec::new();
     let of_one = |subject: &Subject| {

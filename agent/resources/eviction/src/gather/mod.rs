@@ -2,8 +2,8 @@
 //!
 //! - [`Node`]: memory and processes, through files that stay open: a reading takes some tens of microseconds.
 //! - [`mod@disks`]: file systems, from the figures that garbage collection reads too.
-//! - [`mod@candidates`]: memory and processes of pods and their containers, as far as a ranking requires them.
-//!   What they use on disks is counted by [`crate::usage`].
+//! - [`mod@candidates`]: memory and processes of pods and their containers, as far as a ranking requires
+//!   them. What they use on disks is counted by [`crate::usage`].
 //!
 //! Nothing here writes. Everything blocks on files: call it on a thread, not in an async task.
 

@@ -81,8 +81,8 @@ fn limits_of_a_pod() {
     assert_eq!(many.pod, Some(mib(6)));
 }
 
-/// What an init container left behind counts for the pod, not against the init container's own limit, as in the
-/// kubelet: otherwise the logs of one that has finished end a pod that runs.
+/// What an init container left behind counts for the pod, not against the init container's own limit, as in
+/// the kubelet: otherwise the logs of one that has finished end a pod that runs.
 #[test]
 fn init_containers_have_no_limit_of_their_own() {
     for policy in [json!({}), json!({"restartPolicy": "Always"})] {

@@ -29,8 +29,8 @@ impl FileStat {
     }
 
     /// The same of an entry of a directory on `device`. If another file system is mounted there, only that is
-    /// found out, from what the kernel itself knows: the file system may never answer, as FUSE and network file
-    /// systems do whose server is gone.
+    /// found out, from what the kernel itself knows: the file system may never answer, as FUSE and network
+    /// file systems do whose server is gone.
     pub fn of_entry(dir: impl AsFd, name: &CStr, device: u64) -> Result<Option<Self>, Errno> {
         match Self::ask(&dir, name, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())? {
             Some(found) if !found.mounted && found.device == device => Self::at(dir, name),
@@ -38,13 +38,14 @@ impl FileStat {
         }
     }
 
-    /// The same of an entry that is not a directory, as the kernel has it: what is mounted over a single file may
-    /// never answer either. A local file system has everything in memory.
+    /// The same of an entry that is not a directory, as the kernel has it: what is mounted over a single file
+    /// may never answer either. A local file system has everything in memory.
     pub fn of_file(dir: impl AsFd, name: &CStr) -> Result<Option<Self>, Errno> {
         Self::ask(dir, name, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
     }
 
-    /// Whether something is mounted at this path, by what the kernel itself knows. False if it does not exist.
+    /// Whether something is mounted at this path, by what the kernel itself knows. False if it does not
+    /// exist.
     pub fn is_mount(path: &CStr) -> bool {
         let found = Self::ask(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
         found.is_ok_and(|found| found.is_some_and(|found| found.mounted))

@@ -1,8 +1,8 @@
 //! Counts directories in turns: what is not finished in one turn continues in the next.
 //!
 //! Every directory gets its share of the time, those first that waited longest, so that a large one delays no
-//! other. A finished figure that is older than twice the time that counting took is counted again when its turn
-//! comes, and used for a few seconds more.
+//! other. A finished figure that is older than twice the time that counting took is counted again when its
+//! turn comes, and used for a few seconds more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::MaybeUninit;

@@ -1,10 +1,10 @@
 //! Directories of containers' writable layers, from the mounts that the runtime made.
 //!
-//! A container decides what is mounted in its own mount namespace: a process with a user namespace may make an
-//! overlay with any `upperdir` its root. So only overlays in the machine's own table count. containerd mounts
-//! a container's root at `…/<container id>/rootfs`. Other runtimes use a name of their own; there the root of
-//! the container's first process says which of the machine's overlays it is, by the device number, which a
-//! container cannot choose.
+//! A container decides what is mounted in its own mount namespace: a process with a user namespace may make
+//! an overlay with any `upperdir` its root. So only overlays in the machine's own table count. containerd
+//! mounts a container's root at `…/<container id>/rootfs`. Other runtimes use a name of their own; there the
+//! root of the container's first process says which of the machine's overlays it is, by the device number,
+//! which a container cannot choose.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -63,8 +63,8 @@ pub struct Sources<'a> {
 }
 
 impl Measurer {
-    /// Counts of each of `subjects` what `scope` returns, all together for at most `time`. The rest of the figures
-    /// is what is known of it. In the order of `subjects`.
+    /// Counts of each of `subjects` what `scope` returns, all together for at most `time`. The rest of the
+    /// figures is what is known of it. In the order of `subjects`.
     pub fn pods(
         &self,
         sources: &Sources<'_>,

@@ -4,8 +4,8 @@
 //! large: everything is opened relative to the directory without following links; directories are read in
 //! pieces, and what is kept of them is bounded ([`Budget`]).
 //!
-//! Two descriptors are open, the top's and that of the directory being read. From a directory the walk goes up
-//! by `..` if that still is the directory it came from, else from the top by the names it kept.
+//! Two descriptors are open, the top's and that of the directory being read. From a directory the walk goes
+//! up by `..` if that still is the directory it came from, else from the top by the names it kept.
 
 use std::collections::HashSet;
 use std::io;

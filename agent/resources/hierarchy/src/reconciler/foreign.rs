@@ -1,5 +1,5 @@
-//! Pod cgroups of others on this machine's kernel: what they keep from being lowered, and when an unused one is
-//! removed.
+//! Pod cgroups of others on this machine's kernel: what they keep from being lowered, and when an unused one
+//! is removed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

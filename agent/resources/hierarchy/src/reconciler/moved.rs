@@ -1,5 +1,5 @@
-//! Changed settings and a changed machine: pods that are still in the cgroup of earlier settings, and a capacity
-//! that is not what it was.
+//! Changed settings and a changed machine: pods that are still in the cgroup of earlier settings, and a
+//! capacity that is not what it was.
 
 use std::time::{Duration, Instant};
 

@@ -88,8 +88,8 @@ impl Reconciler {
         self.remove_former_levels();
     }
 
-    /// Removes the levels that this agent created for other settings, as soon as no process and no cgroup is in
-    /// them.
+    /// Removes the levels that this agent created for other settings, as soon as no process and no cgroup is
+    /// in them.
     fn remove_former_levels(&mut self) {
         let Setup { manager, settings, levels, own_levels, journal, .. } = &mut self.setup;
         let current = settings.cgroups_per_qos.then_some(&*levels);

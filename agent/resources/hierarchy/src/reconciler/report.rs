@@ -8,7 +8,8 @@ use super::{Reconciler, Wanted};
 use crate::enforcement::{Enforced, EnforcementResult};
 
 impl Reconciler {
-    /// Reports whether the limits that enforce node allocatable are set. Nothing is said of limits that are held back.
+    /// Reports whether the limits that enforce node allocatable are set. Nothing is said of limits that are
+    /// held back.
     pub(super) fn report_enforcement(&mut self, wanted: &Wanted) {
         let manager = &self.setup.manager;
         for cgroup in Enforced::of(&self.setup.settings) {

@@ -20,8 +20,8 @@ impl Reconciler {
         verdict.foreign.iter().chain(unread).cloned().collect()
     }
 
-    /// Of the limits that are to be lowered those that are lowered now. The others are reported: in the status,
-    /// in the journal when they are new, and as `nodewarden_hierarchy_withheld_limits`.
+    /// Of the limits that are to be lowered those that are lowered now. The others are reported: in the
+    /// status, in the journal when they are new, and as `nodewarden_hierarchy_withheld_limits`.
     pub(super) fn withhold(
         &mut self,
         path: &str,

@@ -55,16 +55,16 @@ impl MemoryManager {
     }
 
     /// The best of those candidates that contain `nodes`, and whether it is preferred: with as few nodes as
-    /// possible, and of these the lowest (`findBestHint`). Larger sets are not looked at, so that this is fast
-    /// on machines with many nodes too.
+    /// possible, and of these the lowest (`findBestHint`). Larger sets are not looked at, so that this is
+    /// fast on machines with many nodes too.
     pub(super) fn best(&self, pod_uid: &str, request: &Request, nodes: NodeSet) -> Option<(NodeSet, bool)> {
         let (least, sets) = self.search(pod_uid, request, nodes, true);
         let best = sets.into_iter().min_by(|a, b| a.by_width(*b))?;
         Some((best, best.len() == least))
     }
 
-    /// The number of nodes that the machine needs for a request when nothing is given away, and the candidates that
-    /// contain `nodes`: all, or only the smallest ones.
+    /// The number of nodes that the machine needs for a request when nothing is given away, and the
+    /// candidates that contain `nodes`: all, or only the smallest ones.
     fn search(
         &self,
         pod_uid: &str,

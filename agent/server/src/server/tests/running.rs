@@ -173,7 +173,8 @@ impl Fixture {
     }
 }
 
-/// A streaming server: it answers a request to upgrade, sends the head of that request, and then what it gets.
+/// A streaming server: it answers a request to upgrade, sends the head of that request, and then what it
+/// gets.
 pub async fn streaming() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! The containers of a pod, or the cgroups directly below another: a line of figures each as in the table, and below it what
-//! is known of the container. Pure.
+//! The containers of a pod, or the cgroups directly below another: a line of figures each as in the table,
+//! and below it what is known of the container. Pure.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ use super::wrap::wrap;
 use crate::cli::format::printable;
 use crate::cli::pods::list::age;
 
-/// One of them. A container that does not run has no row, and one that the agent does not run is known as a cgroup only.
+/// One of them. A container that does not run has no row, and one that the agent does not run is known as a
+/// cgroup only.
 struct Part<'a> {
     name: String,
     row: Option<&'a Row>,

@@ -1,4 +1,5 @@
-//! What is asked of the agent only while a pod's page is open: the pod as its manifest has it, and its events. Pure.
+//! What is asked of the agent only while a pod's page is open: the pod as its manifest has it, and its
+//! events. Pure.
 
 use std::collections::VecDeque;
 

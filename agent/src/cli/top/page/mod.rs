@@ -1,4 +1,5 @@
-//! The page of a pod (or of a cgroup that belongs to none): what it waits for, its limits, containers and events. Pure.
+//! The page of a pod (or of a cgroup that belongs to none): what it waits for, its limits, containers and
+//! events. Pure.
 
 mod containers;
 pub mod details;

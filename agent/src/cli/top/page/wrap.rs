@@ -1,6 +1,7 @@
 //! Breaks a text into lines. Pure.
 
-/// Lines of at most `width` characters, broken at spaces where there are any; all but the first begin with `indent` spaces.
+/// Lines of at most `width` characters, broken at spaces where there are any; all but the first begin with
+/// `indent` spaces.
 pub fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let width = width.max(1);
     // On a narrow screen nothing is lost to the indent.

@@ -1,5 +1,5 @@
-//! A Deployment spreads over three nodes; the machine of one is killed, its pods come up on the others, and the node comes
-//! back clean.
+//! A Deployment spreads over three nodes; the machine of one is killed, its pods come up on the others, and
+//! the node comes back clean.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -55,7 +55,8 @@ pub fn moved(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// The node is ready with the disk of before, the API's pods of before are deleted, and nothing of them is left.
+/// The node is ready with the disk of before, the API's pods of before are deleted, and nothing of them is
+/// left.
 fn comes_back(
     fixture: &ClusterFixture<'_>,
     guest: &mut GuestNode,

@@ -1,5 +1,5 @@
-//! `systemctl poweroff` on a node: the agent holds it up by logind's inhibitor until the pods have ended in the order of
-//! their priority, the node is not ready meanwhile, and it comes back as it was.
+//! `systemctl poweroff` on a node: the agent holds it up by logind's inhibitor until the pods have ended in
+//! the order of their priority, the node is not ready meanwhile, and it comes back as it was.
 
 use std::time::{Duration, Instant};
 

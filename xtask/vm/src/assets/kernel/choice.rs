@@ -1,8 +1,8 @@
 //! Which of the kernels in Debian's package lists is the newest of a family.
 //!
 //! Up to 6.x a kernel is one package, `linux-image-<release>`. Later ones are two, `linux-binary-` and
-//! `linux-modules-<release>`, and `linux-image-<release>` only asks for both; an upload can have one of the two before
-//! the other.
+//! `linux-modules-<release>`, and `linux-image-<release>` only asks for both; an upload can have one of the
+//! two before the other.
 
 use std::collections::BTreeMap;
 

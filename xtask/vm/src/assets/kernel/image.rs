@@ -1,5 +1,5 @@
-//! From a compressed kernel image (bzImage) to the ELF file inside, which QEMU starts by its PVH entry without the time
-//! the kernel takes to unpack itself.
+//! From a compressed kernel image (bzImage) to the ELF file inside, which QEMU starts by its PVH entry
+//! without the time the kernel takes to unpack itself.
 //!
 //! The header is described in the kernel's Documentation/arch/x86/boot.rst.
 
@@ -68,7 +68,8 @@ pub fn vmlinux(image: &[u8]) -> Result<Vec<u8>, ImageError> {
     }
 }
 
-/// The compressed payload, and how large it is when unpacked: the build appends that to formats that don't know.
+/// The compressed payload, and how large it is when unpacked: the build appends that to formats that don't
+/// know.
 fn payload(image: &[u8]) -> Result<(&[u8], u32), ImageError> {
     let magic = image.get(MAGIC.0..MAGIC.0 + 4);
     if magic != Some(&MAGIC.1) {

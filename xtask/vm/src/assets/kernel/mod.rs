@@ -1,4 +1,5 @@
-//! Debian's cloud kernels: the newest of a family, its image unpacked for a direct boot, and the modules a guest needs.
+//! Debian's cloud kernels: the newest of a family, its image unpacked for a direct boot, and the modules a
+//! guest needs.
 
 mod choice;
 mod image;
@@ -20,8 +21,8 @@ use xtask_common::progress::Progress;
 pub use image::ImageError;
 pub use modules::ModuleError;
 
-/// Modules that guests use, if the kernel has them as modules: disks and the network, what containers and the tests
-/// mount, and the format of quotas on ext4. What they depend on comes along.
+/// Modules that guests use, if the kernel has them as modules: disks and the network, what containers and the
+/// tests mount, and the format of quotas on ext4. What they depend on comes along.
 const WANTED: [&str; 10] = [
     "virtio_pci",
     "virtio_blk",
@@ -54,8 +55,8 @@ impl Family {
     /// Where Debian keeps its newest.
     fn suites(self) -> &'static [Suite] {
         match self {
-            // The archive keeps the packages of its last point release; newer ones of the security archive are
-            // listed there but no longer all kept.
+            // The archive keeps the packages of its last point release; newer ones of the security archive
+            // are listed there but no longer all kept.
             Self::V5_10 => &[Suite::Named("bullseye")],
             Self::V6_1 => &[Suite::Named("bookworm"), Suite::Security("bookworm")],
             Self::V6_12 => &[Suite::Named("trixie"), Suite::Security("trixie")],

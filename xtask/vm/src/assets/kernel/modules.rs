@@ -1,8 +1,8 @@
 //! The modules that a guest loads, each behind those it depends on.
 //!
-//! Debian runs depmod(8) when a kernel is installed, so an unpacked one has no modules.dep; what a module depends on is
-//! also in its own section `.modinfo` (`MODULE_INFO` in the kernel's include/linux/module.h, written by
-//! scripts/mod/modpost.c).
+//! Debian runs depmod(8) when a kernel is installed, so an unpacked one has no modules.dep; what a module
+//! depends on is also in its own section `.modinfo` (`MODULE_INFO` in the kernel's include/linux/module.h,
+//! written by scripts/mod/modpost.c).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,8 +41,8 @@ pub struct Module {
     pub data: Vec<u8>,
 }
 
-/// Reads the modules `wanted` and what they depend on from among `files`, in an order in which they can be loaded. What
-/// is not there is built into the kernel, or it has it not: either way there is nothing to load.
+/// Reads the modules `wanted` and what they depend on from among `files`, in an order in which they can be
+/// loaded. What is not there is built into the kernel, or it has it not: either way there is nothing to load.
 ///
 /// # Errors
 /// When a module can't be read.
@@ -91,8 +91,8 @@ fn depends(information: &[u8]) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// `wanted` with all that it depends on, dependencies first and nothing twice; `read` returns what a module depends on, or
-/// `None` if there is no such module. The kernel's build refuses cycles; here they end.
+/// `wanted` with all that it depends on, dependencies first and nothing twice; `read` returns what a module
+/// depends on, or `None` if there is no such module. The kernel's build refuses cycles; here they end.
 fn order<E>(
     wanted: &[&str],
     mut read: impl FnMut(&str) -> Result<Option<Vec<String>>, E>,

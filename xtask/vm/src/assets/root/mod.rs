@@ -1,4 +1,5 @@
-//! A Debian root file system with systemd, containerd and runc, for the tests of the systemd driver and of containers.
+//! A Debian root file system with systemd, containerd and runc, for the tests of the systemd driver and of
+//! containers.
 //!
 //! mmdebstrap makes it in a folder, our own files go in, mkfs.ext4 puts it into an image.
 

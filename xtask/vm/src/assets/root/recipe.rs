@@ -1,15 +1,16 @@
 //! What makes a Debian root a guest's: its packages, and the files that are added to them.
 //!
-//! The guest has no udev, no one who logs in, and is over in seconds; a network only as the node of a cluster, which our own
-//! init sets up. What waits, cleans up or downloads is masked, and logind starts when it is called. Its init finds
-//! `/run/nodewarden` from the initramfs, which moves its `/run` along.
+//! The guest has no udev, no one who logs in, and is over in seconds; a network only as the node of a
+//! cluster, which our own init sets up. What waits, cleans up or downloads is masked, and logind starts when
+//! it is called. Its init finds `/run/nodewarden` from the initramfs, which moves its `/run` along.
 
 /// Counts changes that are not in the texts below: how images and file systems are made.
 const REVISION: u32 = 1;
 
 /// The Debian release: its systemd no longer knows cgroup v1.
 pub const RELEASE: &str = "trixie";
-/// Packages in addition to mmdebstrap's `minbase`; what these depend on is installed too, what they recommend does not.
+/// Packages in addition to mmdebstrap's `minbase`; what these depend on is installed too, what they recommend
+/// does not.
 pub const PACKAGES: [&str; 10] = [
     "systemd",
     "systemd-sysv",
@@ -22,7 +23,8 @@ pub const PACKAGES: [&str; 10] = [
     "kmod",
     "e2fsprogs",
 ];
-/// What is removed again, since it is never read. (dpkg could leave it out, but for that mmdebstrap needs Python.)
+/// What is removed again, since it is never read. (dpkg could leave it out, but for that mmdebstrap needs
+/// Python.)
 pub const REMOVED: [&str; 7] = [
     "usr/share/doc",
     "usr/share/info",
@@ -94,8 +96,8 @@ disabled_plugins = [
   SystemdCgroup = true
 "#,
     ),
-    // Debian's waits for D-Bus to be up, where its socket will do, and for modprobe, which finds no modules here: the
-    // initramfs has loaded what there is.
+    // Debian's waits for D-Bus to be up, where its socket will do, and for modprobe, which finds no modules
+    // here: the initramfs has loaded what there is.
     (
         "etc/systemd/system/containerd.service",
         "[Unit]\nDescription=containerd\nAfter=dbus.socket local-fs.target\n\n\

@@ -61,8 +61,8 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         for (file, text) in &self.thaw {
-            // A cgroup that is gone or has no such file needs no thawing; if another stays frozen, the next round
-            // freezes and thaws it again.
+            // A cgroup that is gone or has no such file needs no thawing; if another stays frozen, the next
+            // round freezes and thaws it again.
             let _ = write_file(file, text);
         }
     }

@@ -7,7 +7,8 @@ use super::{SystemdError, Unit};
 /// systemd's "no limit".
 const INFINITY: u64 = u64::MAX;
 
-/// A bound of memory that is a file of the cgroup and a property of its unit (systemd.resource-control(5)), on cgroup v2.
+/// A bound of memory that is a file of the cgroup and a property of its unit (systemd.resource-control(5)),
+/// on cgroup v2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryBound {
     /// `memory.high`, `MemoryHigh=`.
@@ -35,8 +36,9 @@ impl MemoryBound {
     }
 }
 
-/// Has systemd keep a bound of the unit whose cgroup is `path`, until the next boot: whenever it writes the unit's settings
-/// again, it writes this one. `bytes`: `None` for no bound. False if no unit of systemd has this cgroup.
+/// Has systemd keep a bound of the unit whose cgroup is `path`, until the next boot: whenever it writes the
+/// unit's settings again, it writes this one. `bytes`: `None` for no bound. False if no unit of systemd has
+/// this cgroup.
 ///
 /// Must not be called from async code: it blocks on a runtime of its own, for at most half a minute.
 ///

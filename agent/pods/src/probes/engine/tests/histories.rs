@@ -1,5 +1,5 @@
-//! Random histories: probers that return any answer after any time, containers and agents that restart, pods that
-//! terminate. In every order, the calls to sinks must follow from the answers of the prober.
+//! Random histories: probers that return any answer after any time, containers and agents that restart, pods
+//! that terminate. In every order, the calls to sinks must follow from the answers of the prober.
 
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -66,8 +66,8 @@ struct World {
     probes: Probes,
     saving: Duration,
     pods: Vec<Pod>,
-    /// For containers that are no longer watched: their id, the sink's record, and the numbers of calls and runs until
-    /// then.
+    /// For containers that are no longer watched: their id, the sink's record, and the numbers of calls and
+    /// runs until then.
     dropped: Vec<(String, Arc<Record>, usize, usize)>,
 }
 

@@ -198,8 +198,8 @@ fn a_swapped_volume_is_read_whole() {
     assert_eq!(f.names(), ["new"]);
 }
 
-/// The kernel drops events when the reader is too slow (fs.inotify.max_queued_events): then everything is read
-/// again.
+/// The kernel drops events when the reader is too slow (fs.inotify.max_queued_events): then everything is
+/// read again.
 #[test]
 fn lost_events_lose_no_file() {
     let most: usize =

@@ -1,4 +1,5 @@
-//! From which NUMA nodes a container or pod could have its devices (kubelet `devicemanager/topology_hints.go`).
+//! From which NUMA nodes a container or pod could have its devices (kubelet
+//! `devicemanager/topology_hints.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +8,9 @@ use nodewarden_topology::{Hint, Hints, NodeSet};
 use super::{PodPlan, Pool};
 
 impl PodPlan {
-    /// Hints for a container that has not begun, while those before it have (`GetTopologyHints`): of a container
-    /// that has its devices, for these. `wanted`: number of devices by resource; `all`: the machine's NUMA nodes.
+    /// Hints for a container that has not begun, while those before it have (`GetTopologyHints`): of a
+    /// container that has its devices, for these. `wanted`: number of devices by resource; `all`: the
+    /// machine's NUMA nodes.
     pub fn hints(&self, container: &str, wanted: &BTreeMap<String, usize>, all: NodeSet) -> Hints {
         let member = self.members.iter().position(|own| own.name == container);
         let each = wanted.iter().filter_map(|(resource, wanted)| {
@@ -63,8 +65,9 @@ impl Pool {
         }
     }
 
-    /// Every set of NUMA nodes that has all of `reusable` and, with `free`, enough devices. Preferred are those with
-    /// as few nodes as are needed when all devices of the resource are free (`generateDeviceTopologyHints`).
+    /// Every set of NUMA nodes that has all of `reusable` and, with `free`, enough devices. Preferred are
+    /// those with as few nodes as are needed when all devices of the resource are free
+    /// (`generateDeviceTopologyHints`).
     fn of(&self, free: &BTreeSet<&str>, reusable: &BTreeSet<&str>, wanted: usize, all: NodeSet) -> Vec<Hint> {
         let by_nodes = |ids: &mut dyn Iterator<Item = &str>| {
             let mut counts: BTreeMap<NodeSet, usize> = BTreeMap::new();

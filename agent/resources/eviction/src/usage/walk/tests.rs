@@ -62,7 +62,8 @@ fn figures(used: DiskUse) -> (u64, u64) {
     (used.bytes, used.inodes)
 }
 
-/// A tree with directories of all sizes: `wide` files in each of `deep` levels, and as many empty directories.
+/// A tree with directories of all sizes: `wide` files in each of `deep` levels, and as many empty
+/// directories.
 fn tree(top: &Path, wide: usize, deep: usize) {
     let mut at = top.to_owned();
     for level in 0..deep {
@@ -203,8 +204,8 @@ fn directories_that_are_left_out_are_not_counted() {
     assert_eq!(figures(walk.used()), (all.0 - out.0, all.1 - out.1));
 }
 
-/// A pod moves directories while they are counted. The walk finds back, by the names from the top where `..` leads
-/// elsewhere, and counts nothing outside.
+/// A pod moves directories while they are counted. The walk finds back, by the names from the top where `..`
+/// leads elsewhere, and counts nothing outside.
 #[test]
 fn a_walk_finds_back_when_directories_are_moved() {
     let make = |dir: &Path| {
@@ -292,7 +293,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// A tmpfs of the test's own, since names of many files on a disk take minutes to create. Unmounted when dropped.
+/// A tmpfs of the test's own, since names of many files on a disk take minutes to create. Unmounted when
+/// dropped.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -315,8 +317,8 @@ impl Drop for Tmpfs {
     }
 }
 
-/// 100,000 names of 250 bytes in one directory are 25 MB. What the walk keeps of them is bounded, whatever their
-/// number, also of the directories among them, each of which has to be entered.
+/// 100,000 names of 250 bytes in one directory are 25 MB. What the walk keeps of them is bounded, whatever
+/// their number, also of the directories among them, each of which has to be entered.
 #[test]
 fn a_large_directory_takes_little_memory() {
     const FILES: u64 = 95_000;
@@ -344,7 +346,8 @@ fn a_large_directory_takes_little_memory() {
     assert!(walk.counted.linked.len() <= 1);
 }
 
-/// 80,000 small files are counted exactly, in turns of 20 ms. `NODEWARDEN_TEST_FILES=1000000` counts a million.
+/// 80,000 small files are counted exactly, in turns of 20 ms. `NODEWARDEN_TEST_FILES=1000000` counts a
+/// million.
 #[test]
 fn many_small_files_are_counted_exactly() {
     const FILES: u64 = 500;
