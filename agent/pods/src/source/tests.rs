@@ -70,7 +70,7 @@ fn scopeguard(end: impl FnMut() + Send) -> impl Send {
 
 fn manifest(name: &str, uid: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {uid}}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: \"{uid}\"}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
     )
 }
 

@@ -6,7 +6,7 @@ use nodewarden_manifest::Pod;
 
 fn pod(name: &str, uid: &str) -> Arc<Pod> {
     let text = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {uid}}}\nspec: {{containers: [{{name: c, image: i}}]}}"
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: \"{uid}\"}}\nspec: {{containers: [{{name: c, image: i}}]}}"
     );
     Arc::new(nodewarden_manifest::manifest::parse(&text).remove(0).unwrap())
 }
