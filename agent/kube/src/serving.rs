@@ -88,8 +88,8 @@ struct Source {
     directory: PathBuf,
 }
 
-/// Starts to provide the certificate. `addresses` are those of the node; without a connection nothing is
-/// requested. Must be called inside a tokio runtime.
+/// Starts to provide the certificate. `addresses` are those of the node; without any, or without a connection,
+/// nothing is requested. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The given files are no certificate and key, or none can be made.
@@ -164,9 +164,12 @@ impl Work {
                 Err(error) => warn!("the serving certificate stays as it was: {error}"),
             }
             let addresses = self.addresses.borrow_and_update().clone();
+            let is_known = !addresses.is_empty();
             let moved = requested.as_ref().is_none_or(|before| *before != addresses);
             let wait = match &self.connection {
-                Some(connection) if self.source.request && self.wants_request(&addresses, moved).await => {
+                Some(connection)
+                    if self.source.request && is_known && self.wants_request(&addresses, moved).await =>
+                {
                     if timeout(LOOK, connection.identified()).await.is_err() {
                         // The API server signs a node's serving certificate only for the node itself.
                         continue;
@@ -194,7 +197,10 @@ impl Work {
                     LOOK
                 }
             };
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                Ok(()) = self.addresses.changed() => {}
+            }
         }
     }
 

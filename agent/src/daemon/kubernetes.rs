@@ -150,8 +150,9 @@ fn report(context: Context<'_>, node: &str) -> Box<dyn Fn(NodeEvent) + Send + Sy
 pub fn serving_certificate(context: Context<'_>, nodes: Option<NodeObject>) -> Result<Serving, DaemonError> {
     let config = context.config;
     let connection = context.kubernetes.cloned();
-    // Those that it has by itself, until there is a node object.
-    let (moves, addresses) = watch::channel(addresses(config));
+    // With a node object only its addresses count, as for a kubelet: before it is known nothing is requested.
+    let known = if nodes.is_some() { Vec::new() } else { addresses(config) };
+    let (moves, addresses) = watch::channel(known);
     if let Some(nodes) = nodes {
         context.runtime.spawn(serving::follow_addresses(nodes, moves));
     }

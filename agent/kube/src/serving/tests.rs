@@ -48,7 +48,7 @@ fn given_files_win_and_damaged_ones_are_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_addresses_are_another_request_also_while_one_waits() {
+async fn nothing_is_requested_before_addresses_are_known_and_again_for_others_also_while_a_request_waits() {
     let dir = tempfile::tempdir().unwrap();
     let source = Source { request: true, ..source(dir.path()) };
     // Nothing is approved or refused.
@@ -56,7 +56,7 @@ async fn other_addresses_are_another_request_also_while_one_waits() {
         script.then(200, r#"{"metadata": {"name": "r"}, "spec": {"request": "", "signerName": "s"}}"#)
     });
     let ips = |text: &str| vec![text.parse::<IpAddr>().unwrap()];
-    let (moves, addresses) = watch::channel(ips("10.0.0.1"));
+    let (moves, addresses) = watch::channel(Vec::new());
     let pair = source.read().unwrap();
     let (to, _certificates) = watch::channel(Arc::new(pair.clone().into()));
     let work = Work { source, pair, to, addresses, connection: Some(script.connection()) };
@@ -66,6 +66,11 @@ async fn other_addresses_are_another_request_also_while_one_waits() {
         let requests = script.requests();
         requests.iter().filter(|own| own.starts_with("POST ")).count()
     };
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(requested(), 0, "the node has no address yet");
+    moves.send_replace(ips("10.0.0.1"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(requested(), 1, "at once");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(requested(), 1);
     moves.send_replace(ips("10.0.0.2"));
