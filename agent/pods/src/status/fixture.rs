@@ -7,7 +7,7 @@ use nodewarden_model::{PodPhase, PodView};
 /// A pod that is called as its uid.
 pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
     let text = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {uid}, uid: \"{uid}\"}}\nspec: {{containers: [{{name: c, image: i}}]}}"
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: \"{uid}\", uid: \"{uid}\"}}\nspec: {{containers: [{{name: c, image: i}}]}}"
     );
     PodView {
         pod: Arc::new(nodewarden_manifest::manifest::parse(&text).remove(0).unwrap()),

@@ -154,7 +154,7 @@ impl Drop for Fixture {
 /// A Burstable pod that requests this much CPU.
 pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
     let text = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {uid}, uid: \"{uid}\"}}\nspec: {{containers: [{{name: c, image: i, \
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: \"{uid}\", uid: \"{uid}\"}}\nspec: {{containers: [{{name: c, image: i, \
          resources: {{requests: {{cpu: {cpu}}}}}}}]}}"
     );
     Arc::new(manifest::parse(&text).remove(0).unwrap())
