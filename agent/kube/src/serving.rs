@@ -88,8 +88,8 @@ struct Source {
     directory: PathBuf,
 }
 
-/// Starts to provide the certificate. `addresses` are those of the node; without any, or without a connection,
-/// nothing is requested. Must be called inside a tokio runtime.
+/// Starts to provide the certificate. `addresses` are those of the node; without any, or without a
+/// connection, nothing is requested. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The given files are no certificate and key, or none can be made.

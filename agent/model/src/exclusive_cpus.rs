@@ -118,7 +118,7 @@ pub struct ExclusiveCpu {
     pub cpu: u32,
     /// Whose it is.
     pub owner: CpuOwner,
-    /// Totals since it was first exclusive under this agent, whoever owned it; `None` while its owner's
+    /// Totals since it was first exclusive under this agent, by all its owners; `None` while its owner's
     /// cgroup does not exist, or where the kernel programs do not count.
     pub used: Option<CpuUse>,
     /// The longest turn of each foreign user in the last 30 to 60 seconds.

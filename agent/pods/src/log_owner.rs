@@ -1,6 +1,6 @@
 //! Whose logs a pod's log directory has: several agents, a kubelet among them, may share the directory of all
-//! pods' logs. The agent that makes a pod's directory puts a file with its own name into it, and nobody
-//! else's logs are ever removed.
+//! pods' logs. The agent that makes a pod's directory puts a file with its own name into it, and the logs of
+//! another owner are never removed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

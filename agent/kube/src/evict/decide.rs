@@ -99,7 +99,7 @@ const LONGEST_AWAY: Duration = Duration::from_secs(5);
 const LONGEST_REFUSED: Duration = Duration::from_secs(60);
 
 /// What follows from an answer after so many failures in a row. What was done is never given up: the pod's
-/// processes are gone, and nobody else says why.
+/// processes are gone, and no other program says why.
 pub fn after(answer: Answer, failures: u32) -> Next {
     let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16));
     match answer {

@@ -150,7 +150,7 @@ impl ExclusiveCpus {
         })
     }
 
-    /// Makes exactly these CPUs exclusive. What was counted stays: totals are of the CPU, whoever owns it. A
+    /// Makes exactly these CPUs exclusive. What was counted stays: totals are of the CPU, not of its owner. A
     /// CPU with another owner than before is counted again from the next switch on it.
     ///
     /// # Errors

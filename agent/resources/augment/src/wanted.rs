@@ -102,8 +102,8 @@ pub struct Wanted {
     pub place: Place,
     /// In the form in which the kernel shows it.
     pub value: String,
-    /// What may stand there before it is written for the first time; another value is somebody else's. Empty
-    /// for any.
+    /// What may stand there before it is written for the first time; another value is another program's.
+    /// Empty for any.
     pub instead_of: &'static [&'static str],
     /// The file that the kernel changes with it, and what it leaves there.
     pub companion: Option<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! Removes pod cgroups of others that nobody uses any more, on a thread of its own, since the runtime is
+//! Removes pod cgroups of others that no process uses any more, on a thread of its own, since the runtime is
 //! asked before. Nothing is ever killed for it.
 
 use std::collections::BTreeSet;

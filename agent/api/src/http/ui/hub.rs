@@ -34,7 +34,7 @@ pub(super) struct Hub {
     state: Arc<dyn AgentState>,
     pub sources: PageSources,
     places: Arc<Semaphore>,
-    /// The last frame; `None` while nobody reads the node. A page that is slow misses frames and then gets
+    /// The last frame; `None` while no client reads the node. A page that is slow misses frames and then gets
     /// everything: nothing is queued for it.
     frames: watch::Sender<Option<Arc<Frame>>>,
     /// Whether a task reads the node.

@@ -30,7 +30,7 @@ pub struct Limit {
     pub is_new: bool,
 }
 
-/// A limit that somebody else changed.
+/// A limit that another program changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     /// As it is now.

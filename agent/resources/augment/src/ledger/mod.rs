@@ -4,7 +4,7 @@
 //! back. Whatever happens between two steps, the file has every value that may stand in a place by us, so
 //! that [`Ledger::withdraw`] by this agent or a later one, or by `nodewarden undo`, puts back what was there.
 //! A cgroup or process that ended meanwhile is forgotten, also if another one has its name now; a value that
-//! somebody else has written since is left alone.
+//! another program has written since is left alone.
 
 mod entry;
 pub mod machine;
@@ -100,14 +100,14 @@ pub enum Undone {
     Failed(String),
 }
 
-/// The ledger, which nobody else uses while it is open.
+/// The ledger, which no other process uses while it is open.
 #[derive(Debug)]
 pub struct Ledger<M> {
     machine: M,
     path: PathBuf,
     boot: String,
     entries: BTreeMap<Place, Entry>,
-    /// Where somebody else writes, with the identity of the cgroup or process: not written again.
+    /// Where another program writes, with the identity of the cgroup or process: not written again.
     given_up: BTreeMap<Place, u64>,
     _lock: File,
 }
@@ -222,7 +222,7 @@ impl<M: Machine> Ledger<M> {
         }
     }
 
-    /// Forgets where somebody else writes in cgroups and processes that are not there any more.
+    /// Forgets where another program writes in cgroups and processes that are not there any more.
     pub fn forget_gone(&mut self) {
         let machine = &self.machine;
         self.given_up.retain(

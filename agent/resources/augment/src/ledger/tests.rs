@@ -269,8 +269,8 @@ fn nothing_is_written_when_the_ledger_cannot_be() {
     assert_eq!(ledger.entries().count(), 0);
 }
 
-/// What happens in a round: writes by us, values of ours put back, a write by somebody else, or a cgroup made
-/// again.
+/// What happens in a round: writes by us, values of ours put back, a write by another program, or a cgroup
+/// made again.
 #[derive(Debug, Clone)]
 enum Act {
     Write(Vec<(usize, usize, u32)>),
@@ -294,7 +294,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     /// The process is killed at any step of any write, and again at any step of putting back; afterwards
-    /// everything is as before, but for what somebody else wrote.
+    /// everything is as before, but for what another program wrote.
     #[test]
     fn whatever_step_is_the_last_everything_is_put_back(
         acts in prop::collection::vec(act(), 1..5),
