@@ -2,6 +2,7 @@
 //! report, and sends orders.
 
 mod api;
+mod happened;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -29,7 +30,6 @@ use api::OrderedByApi;
 use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle};
 use nodewarden_manifest::Pod;
-use nodewarden_model::{Detail, Event, OomVictim};
 use nodewarden_pods::source::{Deletion, Desired, SourcedPod, is_api, removed_reason, replaced_reason};
 use nodewarden_pods::status::DesiredPods;
 
@@ -387,53 +387,6 @@ impl Manager {
     fn order(&self, uid: &str, order: Order) {
         if let Some(entry) = self.workers.get(uid) {
             let _ = entry.orders.send(order);
-        }
-    }
-
-    /// The runtime says that something happened to a pod.
-    fn runtime_event(&mut self, uid: &str) {
-        match self.workers.contains_key(uid) {
-            true => self.order(uid, Order::Look),
-            // It may be one without an owner.
-            false => self.housekeeping.doubt(),
-        }
-    }
-
-    fn look_everywhere(&mut self) {
-        self.housekeeping.doubt();
-        for entry in self.workers.values() {
-            let _ = entry.orders.send(Order::Look);
-        }
-    }
-
-    /// Passes on what the kernel reported of a pod's cgroups.
-    fn event(&mut self, event: &Event) {
-        let Some(pod) = &event.pod else {
-            if matches!(event.detail, Detail::Lost { .. }) {
-                self.look_everywhere();
-            }
-            return;
-        };
-        if pod.container_id.is_empty() || !self.workers.contains_key(&pod.uid) {
-            return;
-        }
-        let container = pod.container_id.clone();
-        // Cgroups that a container makes inside of its own say nothing of the container.
-        let own = event.cgroup.rsplit('/').next().is_some_and(|last| last.contains(&container));
-        match &event.detail {
-            Detail::Oom(oom) => {
-                let victim = OomVictim { time: event.time, pid: oom.pid, command: oom.command.clone() };
-                self.order(&pod.uid, Order::Oom { container, victim });
-            }
-            // In a shared pid namespace it may be the first process of a command that was executed in the
-            // container.
-            Detail::Exit(exit) if exit.main && own => {
-                self.order(&pod.uid, Order::Exited { container, sure: exit.namespace_pid == 1 });
-            }
-            Detail::CgroupEmptied {} if own => {
-                self.order(&pod.uid, Order::Exited { container, sure: true });
-            }
-            _ => {}
         }
     }
 
