@@ -100,7 +100,7 @@ struct Arguments {
 /// Parts of the tests, so that what tests in a cluster share is not there while others measure times.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Tests that run alone or two at a time, but for those in a cluster
+    /// Tests that run alone or a few at a time, but for those in a cluster
     First,
     /// Tests in a cluster, and those of which several run at a time
     Second,

@@ -6,7 +6,7 @@ use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("prometheus_scrapes", scrapes).needs(&[
+    Test::new("prometheus_scrapes", scrapes).in_parallel().needs(&[
         Capability::Root,
         Capability::Loopback,
         Capability::Prometheus,

@@ -41,9 +41,9 @@ pub struct Test {
 pub enum Beside {
     /// No other: it looks at the whole machine, or its bounds are for a machine that does nothing else.
     None,
-    /// One: agent, runtime, cgroups and files are its own, it waits most of the time, and its bounds are not
+    /// A few: agent, runtime, cgroups and files are its own, it waits most of the time, and its bounds are not
     /// below a tenth of a second.
-    One,
+    Few,
     /// Several: as above, and nothing that it measures is below a second.
     Some,
 }
@@ -74,9 +74,9 @@ impl Test {
         Self { beside: Beside::Some, ..self }
     }
 
-    /// May run while one other test runs that may do so, see [`Beside::One`].
-    pub const fn in_pairs(self) -> Self {
-        Self { beside: Beside::One, ..self }
+    /// May run while a few others run that may do so, see [`Beside::Few`].
+    pub const fn beside_few(self) -> Self {
+        Self { beside: Beside::Few, ..self }
     }
 
     pub const fn without_agent(self) -> Self {

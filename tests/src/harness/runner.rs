@@ -15,6 +15,9 @@ use super::parallel::Counts;
 use super::{Beside, Context, Failure, Sweep, Test, parallel};
 use crate::fixture::{Containerd, Layout, die_with_parent};
 
+/// How many tests with [`Beside::Few`] run at a time, at most.
+const FEW: usize = 3;
+
 /// How to run the tests.
 pub struct Options {
     pub agent: PathBuf,
@@ -78,7 +81,7 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
         let own = |test: &&&Test| (if jobs > 1 { test.beside } else { Beside::None }) == beside;
         chosen.iter().filter(own).copied().collect::<Vec<&Test>>()
     };
-    let [alone, pairs, together] = [Beside::None, Beside::One, Beside::Some].map(of);
+    let [alone, few, together] = [Beside::None, Beside::Few, Beside::Some].map(of);
     let mut counts = Counts::default();
     for test in alone {
         if INTERRUPTED.load(Ordering::SeqCst) {
@@ -96,7 +99,7 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
         }
         report(test.name, &outcome, &output, begun.elapsed(), options.json);
     }
-    for (tests, jobs) in [(pairs, jobs.min(2)), (together, jobs)] {
+    for (tests, jobs) in [(few, jobs.min(FEW)), (together, jobs)] {
         if !tests.is_empty() && !options.json {
             println!("from here on: {jobs} tests at a time");
         }

@@ -22,12 +22,15 @@ pub const TESTS: &[Test] = &[
     Test::new("cluster_ended_certificate", ended).timeout(240).needs(NEEDS),
 ];
 
+/// How the names of users begin that have a bootstrap token.
+const BOOTSTRAP_USER: &str = "system:bootstrap:";
+
 /// A token is enough: the agent requests its certificate, writes the kubeconfig, and starts with them the
 /// next time.
 fn bootstrap(context: &Context) -> Result<(), Failure> {
     let prepared = Prepared::new(context)?;
     let kubectl = prepared.cluster().kubectl();
-    let before = requests::all(&kubectl)?;
+    let before = requests::of(&kubectl, BOOTSTRAP_USER)?;
     let kubeconfig = context.temp.join("made").join("node.kubeconfig");
     let token = prepared.cluster().bootstrap().to_string_lossy().into_owned();
     let begun = Instant::now();
@@ -37,13 +40,9 @@ fn bootstrap(context: &Context) -> Result<(), Failure> {
         ..NodeOptions::default()
     })?;
     println!("{REPORTED}agent started to node ready, with a bootstrap token: {:.1} s", seconds(begun));
-    let made: Vec<_> = requests::all(&kubectl)?.difference(&before).cloned().collect();
+    let made: Vec<_> = requests::of(&kubectl, BOOTSTRAP_USER)?.difference(&before).cloned().collect();
     ensure_eq!(made.len(), 1, "certificate signing requests, {made:?}");
-    ensure!(
-        made[0].signer == CLIENT && made[0].user.starts_with("system:bootstrap:"),
-        "the request is {:?}",
-        made[0]
-    );
+    ensure!(made[0].signer == CLIENT, "the request is {:?}", made[0]);
     the_kubeconfig_is_a_kubelets(context, &fixture, &kubeconfig)?;
     fixture.apply(&pod("first", fixture.name(), WAIT))?;
     let first = fixture.wait_ready("first")?;
@@ -55,10 +54,12 @@ fn bootstrap(context: &Context) -> Result<(), Failure> {
     fixture.wait_ready("second")?;
     let after = fixture.wait_ready("first")?;
     ensure_eq!(container_id(&after), container_id(&first), "the container that ran all the time");
-    let again: Vec<_> = requests::all(&kubectl)?.difference(&before).cloned().collect();
+    let again: Vec<_> = requests::of(&kubectl, BOOTSTRAP_USER)?.difference(&before).cloned().collect();
     ensure_eq!(again.len(), 1, "certificate signing requests after a restart, {again:?}");
+    let of_the_node = requests::of(&kubectl, &format!("system:node:{}", fixture.name()))?;
+    ensure!(of_the_node.is_empty(), "requests of the node itself: {of_the_node:?}");
     fixture.ensure_nothing_forbidden()?;
-    requests::delete_new(&kubectl, &before)?;
+    requests::delete(&kubectl, &again)?;
     fixture.finish()
 }
 
@@ -95,14 +96,12 @@ fn the_kubeconfig_is_a_kubelets(
 fn serving(context: &Context) -> Result<(), Failure> {
     let prepared = Prepared::new(context)?;
     let kubectl = prepared.cluster().kubectl();
-    let before = requests::all(&kubectl)?;
+    let user = format!("system:node:{}", prepared.name());
     let lines = "serverTLSBootstrap: true\n".to_owned();
     let mut fixture = prepared.start(NodeOptions { lines, ..NodeOptions::default() })?;
     let waits = eventually(context.patiently(20), "no request for a serving certificate", || {
-        let found = requests::all(&kubectl)?.into_iter().find(|one| !before.contains(one) && one.waits);
-        Ok(found)
+        Ok(requests::of(&kubectl, &user)?.into_iter().find(|one| one.waits))
     })?;
-    let user = format!("system:node:{}", fixture.name());
     ensure!(waits.signer == SERVING && waits.user == user, "the request is {waits:?}");
     let (authority, name) = (fixture.cluster().authority(), fixture.name().to_owned());
     let server = HttpsServer { port: fixture.port(), name: &name, authority: &authority };
@@ -129,9 +128,9 @@ fn serving(context: &Context) -> Result<(), Failure> {
     })?;
     ensure!(after == shown, "the certificate after a restart is another one");
     fixture.wait_renewed(30)?;
-    let made = requests::all(&kubectl)?.into_iter().filter(|one| one.user == user).count();
-    ensure_eq!(made, 1, "requests of the node");
-    requests::delete_new(&kubectl, &before)?;
+    let made = requests::of(&kubectl, &user)?;
+    ensure_eq!(made.len(), 1, "requests of the node, {made:?}");
+    requests::delete(&kubectl, &made)?;
     fixture.finish()
 }
 

@@ -49,10 +49,10 @@ pub(crate) const NEEDS: &[Capability] = &[
 pub const PREFIX: &str = "cluster_";
 
 pub fn tests() -> Vec<Test> {
-    // The first shows whether any can pass; two count the cluster's certificate signing requests; and a
-    // kubelet's paths are those of the machine.
-    let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS, beside::TESTS, devices::TESTS].concat();
+    // The first shows whether any can pass, and a kubelet's paths are those of the machine.
+    let alone = [smoke::TESTS, take_over::TESTS, beside::TESTS, devices::TESTS].concat();
     let parallel = [
+        credentials::TESTS,
         daemonset::TESTS,
         daemonset_undo::TESTS,
         deployment::TESTS,

@@ -23,6 +23,12 @@ pub struct Request {
     pub waits: bool,
 }
 
+/// The requests of the users whose names begin so. Other nodes of the cluster may make requests meanwhile.
+pub fn of(kubectl: &Kubectl, user: &str) -> Result<BTreeSet<Request>, Failure> {
+    let requests = all(kubectl)?;
+    Ok(requests.into_iter().filter(|request| request.user.starts_with(user)).collect())
+}
+
 /// All requests.
 pub fn all(kubectl: &Kubectl) -> Result<BTreeSet<Request>, Failure> {
     let list = kubectl.get(&["certificatesigningrequests"])?;
@@ -47,10 +53,9 @@ pub fn approve_serving(kubectl: &Kubectl, node: &str) -> Result<usize, Failure> 
     Ok(approved)
 }
 
-/// Deletes the requests that were made since `before`.
-pub fn delete_new(kubectl: &Kubectl, before: &BTreeSet<Request>) -> Result<(), Failure> {
-    let old: BTreeSet<&str> = before.iter().map(|one| one.name.as_str()).collect();
-    for request in all(kubectl)?.iter().filter(|one| !old.contains(one.name.as_str())) {
+/// Deletes requests.
+pub fn delete<'r>(kubectl: &Kubectl, requests: impl IntoIterator<Item = &'r Request>) -> Result<(), Failure> {
+    for request in requests {
         kubectl.run(&["delete", "certificatesigningrequest", &request.name, "--ignore-not-found"])?;
     }
     Ok(())

@@ -52,6 +52,6 @@ pub fn tests() -> Vec<Test> {
     ]
     .concat();
     // It keeps more than one CPU busy.
-    let pairs = rounds::TESTS.iter().copied();
-    parallel.into_iter().map(Test::in_parallel).chain(pairs.map(Test::in_pairs)).collect()
+    let few = rounds::TESTS.iter().copied();
+    parallel.into_iter().map(Test::in_parallel).chain(few.map(Test::beside_few)).collect()
 }

@@ -28,6 +28,6 @@ pub fn tests() -> Vec<Test> {
         [disk_and_proxy::TESTS, faults::TESTS, containers::TESTS, command_line::TESTS, rounds::TESTS]
             .concat();
     // They compare times of images that differ by about a second, or keep the disk busy.
-    let pairs = [threshold::TESTS, order::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(pairs.into_iter().map(Test::in_pairs)).collect()
+    let few = [threshold::TESTS, order::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(few.into_iter().map(Test::beside_few)).collect()
 }

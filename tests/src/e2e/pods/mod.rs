@@ -68,13 +68,14 @@ pub fn tests() -> Vec<Test> {
         kubelet_keys::TESTS,
         url::TESTS,
         command_line::TESTS,
+        churn::TESTS,
     ]
     .concat();
     // Bounds of half a second.
-    let pairs = crash::TESTS.iter().copied().map(Test::in_pairs);
-    // A bound of a tenth of a second; and a test that keeps both CPUs of a small machine busy.
-    let alone = [oom::TESTS, churn::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(pairs).chain(alone).collect()
+    let few = crash::TESTS.iter().copied().map(Test::beside_few);
+    // A bound of a tenth of a second.
+    let alone = oom::TESTS.iter().copied();
+    parallel.into_iter().map(Test::in_parallel).chain(few).chain(alone).collect()
 }
 
 /// Checks the `key=value` lines that a container printed; fails with every difference.

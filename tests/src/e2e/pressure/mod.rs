@@ -37,8 +37,8 @@ pub fn tests() -> Vec<Test> {
     ]
     .concat();
     // They measure seconds closely, or kill the agent at a certain moment.
-    let pairs = [under::TESTS, killed::TESTS].concat().into_iter().map(Test::in_pairs);
+    let few = [under::TESTS, killed::TESTS].concat().into_iter().map(Test::beside_few);
     // They look at what the whole machine has.
     let alone = [node::TESTS, pids::TESTS, observe::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(pairs).chain(alone).collect()
+    parallel.into_iter().map(Test::in_parallel).chain(few).chain(alone).collect()
 }

@@ -22,6 +22,6 @@ pub(crate) use fixture::samples;
 pub fn tests() -> Vec<Test> {
     let parallel = [handlers::TESTS, thresholds::TESTS, liveness::TESTS, sidecars::TESTS].concat();
     // Their bounds are parts of a second.
-    let pairs = [startup::TESTS, ending::TESTS, died::TESTS, delays::TESTS, restarts::TESTS].concat();
-    parallel.into_iter().map(Test::in_parallel).chain(pairs.into_iter().map(Test::in_pairs)).collect()
+    let few = [startup::TESTS, ending::TESTS, died::TESTS, delays::TESTS, restarts::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(few.into_iter().map(Test::beside_few)).collect()
 }
