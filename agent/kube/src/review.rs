@@ -209,11 +209,11 @@ mod tests {
                 },
             })
         );
-        let nobody = access_review(&User::default(), &Access { verb: "", subresource: "proxy" }, "node-1");
+        let anonymous = access_review(&User::default(), &Access { verb: "", subresource: "proxy" }, "node-1");
         let attributes =
             json!({"version": "v1", "resource": "nodes", "subresource": "proxy", "name": "node-1"});
         assert_eq!(
-            serde_json::to_value(nobody).unwrap()["spec"],
+            serde_json::to_value(anonymous).unwrap()["spec"],
             json!({ "resourceAttributes": attributes })
         );
     }

@@ -79,7 +79,7 @@ impl PodSource for ApiSource {
 /// ever deleted or written at the API server. Must be called inside a tokio runtime; ends when the result is
 /// dropped.
 pub fn watch(connection: Connection, changes: DesiredSender) -> SourceGuard {
-    // Nobody finds out by a request that a pod is gone.
+    // No request shows that a pod is gone.
     let (never, is_gone) = mpsc::unbounded_channel();
     let (status, known) = (PodStatusCache::default(), KnownPods::default());
     let follower = Follower::new(connection, status, known, ApiPods::default(), changes);

@@ -82,8 +82,8 @@ pub struct Inner {
     pub refresh: Option<Instant>,
     /// Why volumes keep what they have, as reported last.
     pub kept_volumes: Vec<String>,
-    /// The pod is gone, and its record is being removed: nothing is saved any more, whoever still reports a
-    /// probe's result.
+    /// The pod is gone, and its record is being removed: nothing is saved any more, even if a part still
+    /// reports a probe's result.
     pub forgotten: bool,
     /// The pod was adopted, and the runtime has not answered yet what it has of it.
     pub unseen: bool,

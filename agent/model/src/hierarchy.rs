@@ -17,7 +17,7 @@ pub struct HierarchyStatus {
     pub pods: Vec<PodCgroup>,
     /// Pod cgroups that are being removed.
     pub removing: Vec<PodCgroup>,
-    /// Paths of pod cgroups that the agent did not create; they are left alone unless nobody uses them.
+    /// Paths of pod cgroups that the agent did not create; they are left alone unless nothing uses them.
     pub foreign: Vec<String>,
     /// When all limits were last compared with their desired values; `None` before the first time.
     pub last_reconcile: Option<SystemTime>,

@@ -22,7 +22,7 @@ use super::{CliError, client};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 An agent puts everything back when it ends, and what an earlier one has left when it starts: this command is for a machine on
-which none will run again. It refuses while an agent in mode augment runs. A value that somebody else has written since is
+which none will run again. It refuses while an agent in mode augment runs. A value that another program has written since is
 left alone and shown. Running it again does nothing.
 
 Examples:
@@ -116,7 +116,7 @@ fn undo(state_dir: &Path, dry_run: bool, out: &mut impl Write) -> Result<Vec<Str
             }
             Undone::Nothing => {}
             Undone::LeftAlone { found } => {
-                writeln!(out, "{path}: left alone, because somebody else has written {found:?}")?;
+                writeln!(out, "{path}: left alone, because another program has written {found:?}")?;
             }
             Undone::Failed(why) => failed.push(why),
         }

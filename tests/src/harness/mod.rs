@@ -41,8 +41,8 @@ pub struct Test {
 pub enum Beside {
     /// No other: it looks at the whole machine, or its bounds are for a machine that does nothing else.
     None,
-    /// A few: agent, runtime, cgroups and files are its own, it waits most of the time, and its bounds are not
-    /// below a tenth of a second.
+    /// A few: agent, runtime, cgroups and files are its own, it waits most of the time, and its bounds are
+    /// not below a tenth of a second.
     Few,
     /// Several: as above, and nothing that it measures is below a second.
     Some,

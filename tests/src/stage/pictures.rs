@@ -148,7 +148,7 @@ fn examples() -> Vec<Example> {
 }
 
 impl Example {
-    /// On the machine's network; its probe asks the agent, or nobody.
+    /// On the machine's network; its probe asks the agent, or no server.
     fn manifest(&self, port: u16) -> Value {
         // The value of a variable stays in memory, as often as the shell copies it.
         let hold = format!("x=$(head -c {} /dev/zero | tr '\\0' x)", self.bytes / 2);

@@ -14,7 +14,7 @@ use thiserror::Error;
 const TAIL_LINES: usize = 20;
 
 /// Leaves the CPUs to everything else: this thread, and the threads and programs that it starts from now on,
-/// run only when nobody else wants to (`SCHED_IDLE`, sched(7)).
+/// run only when no other process wants to (`SCHED_IDLE`, sched(7)).
 ///
 /// # Errors
 /// When the kernel refuses it.

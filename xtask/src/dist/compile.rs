@@ -50,7 +50,7 @@ pub fn binary(layout: &Layout, release: &Release) -> Result<Vec<u8>, DistRunErro
         .env("SOURCE_DATE_EPOCH", release.time.to_string())
         // How many digits of a commit git shows depends on how many objects the clone has.
         .envs([("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "core.abbrev"), ("GIT_CONFIG_VALUE_0", "12")])
-        // Nobody's environment changes what is shipped.
+        // No user's environment changes what is shipped.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_BUILD_RUSTFLAGS");
     process::follow(&mut cargo, |line| progress.tick(line))?;

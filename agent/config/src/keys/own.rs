@@ -10,7 +10,7 @@ pub(super) static OWN: &[(&str, &str)] = &[
     ("nodewarden.augment.cpuBurstPercent", "How much of it, in percent of the quota."),
     (
         "nodewarden.augment.cpuIdle",
-        "BestEffort pods run only on CPUs that nobody else wants: Off, Audit or Enforce.",
+        "BestEffort pods run only on CPUs that no other task wants: Off, Audit or Enforce.",
     ),
     (
         "nodewarden.augment.devicePluginDirectory",

@@ -51,7 +51,7 @@ pub(super) fn chain(path: &LogPath) -> Result<Option<(LogDir, Vec<Found>)>, LogE
     let names = rotated.into_iter().map(OsString::from).chain([path.name().to_owned()]);
     let mut found = Vec::new();
     for name in names {
-        // Rotated or removed meanwhile, or put there by somebody else.
+        // Rotated or removed meanwhile, or put there by another program.
         let Some(facts) = directory.stat(&name)? else { continue };
         if is_regular(&facts) || name == path.name() {
             found.push(Found { id: identity(&facts), written: written(&facts), name });

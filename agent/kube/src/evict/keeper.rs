@@ -1,4 +1,4 @@
-//! The task that lets the API server know of evictions. Whoever evicts never waits for it.
+//! The task that lets the API server know of evictions. An eviction never waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -163,7 +163,7 @@ async fn run(connection: Connection, shared: Arc<Shared>, mut orders: mpsc::Unbo
         tokio::select! {
             order = orders.recv() => match order {
                 Some(order) => under_way.push(carry_out(&connection, &shared, order)),
-                // Whoever evicts has ended; what is not said yet is on disk.
+                // The part that evicts has ended; what is not sent yet is on disk.
                 None => return,
             },
             Some(()) = under_way.next() => {}

@@ -76,7 +76,7 @@ mod tests {
             // None before is more than any.
             (None, Some(50), Some(51), true),
             (None, Some(50), Some(1), false),
-            // Nobody knows what is used.
+            // What is used is not known.
             (Some(100), Some(50), None, true),
             // Not lowered.
             (Some(50), Some(50), Some(50), false),

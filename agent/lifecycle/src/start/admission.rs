@@ -55,7 +55,7 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
     admission
 }
 
-/// Admits by the capacity that the machine has now; ends when nobody reads it any more.
+/// Admits by the capacity that the machine has now; ends when no reader is left.
 async fn follow_capacity(
     admission: Admission,
     mut machine: watch::Receiver<Arc<Capacity>>,

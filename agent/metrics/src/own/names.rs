@@ -104,7 +104,7 @@ families! {
         ThrottleSteps: Counter "nodewarden_feedback_steps_total" THROTTLE_STEP "Throttling steps under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
         ThrottleHeld: Gauge "nodewarden_feedback_held" THROTTLE "1 while a resource of a level is throttled, 0 after it was released. Absent if it was never throttled.";
 
-        AugmentWrites: Counter "nodewarden_augment_writes_total" AUGMENT_RESULT "In mode augment, values by feature and what became of them: set, would_set (only audited), taken_back, left_alone (somebody else has written there) or failed.";
+        AugmentWrites: Counter "nodewarden_augment_writes_total" AUGMENT_RESULT "In mode augment, values by feature and what became of them: set, would_set (only audited), taken_back, left_alone (another program has written there) or failed.";
         AugmentValues: Gauge "nodewarden_augment_values" FEATURE "In mode augment, number of values that a feature has written and that stand now.";
         AugmentIncidents: Counter "nodewarden_augment_incidents_total" REASON "In mode augment, what happened to pods by the reason of its Kubernetes Event: OOMKilling, ProcessCrashed, DeviceDenied, DeviceWouldBeDenied (only audited, and no Event), DeviceLost, LimitChanged, InvalidAnnotation or AugmentLeftAlone; lost for what the journal no longer had when it was to be read.";
 

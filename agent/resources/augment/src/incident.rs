@@ -25,7 +25,7 @@ pub mod reason {
     pub const LIMIT: &str = "LimitChanged";
     /// An annotation cannot be understood.
     pub const ANNOTATION: &str = "InvalidAnnotation";
-    /// Somebody else has written what was written here: it stays.
+    /// Another program has written what was written here: it stays.
     pub const LEFT_ALONE: &str = "AugmentLeftAlone";
     /// A value was written.
     pub const SET: &str = "AugmentSet";

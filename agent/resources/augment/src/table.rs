@@ -14,7 +14,7 @@ pub enum Writer {
     Runtime,
 }
 
-/// A file that somebody else writes.
+/// A file that another program writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Foreign {
     /// Whose file.
@@ -99,7 +99,7 @@ pub enum Refusal {
     /// Another program writes it.
     #[error("{} writes it", match .0 { Writer::Kubelet => "the kubelet", Writer::Runtime => "the container runtime" })]
     Foreign(Writer),
-    /// It is not known that nobody else does.
+    /// It is not known that no other program does.
     #[error("it is not among the files that are written here")]
     Unknown,
 }

@@ -1,7 +1,7 @@
 //! Whether the first pod of a ranking is certain, where figures may be lower bounds.
 //!
 //! A figure that is not complete yet may still grow, by at most what is in use on the file system and in
-//! nobody's figures. A pod is evicted only if it would be the first with its figure as it is, and every other
+//! no pod's figures. A pod is evicted only if it would be the first with its figure as it is, and every other
 //! pod behind it with the largest figure that it can have.
 
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ pub enum Choice {
     /// counted further.
     Measure(Vec<usize>),
     /// No pod may be evicted, or none uses anything.
-    Nobody,
+    NoPod,
 }
 
 /// Chooses for one signal. `used_of` is the file system that the signal measures, read after the candidates;
@@ -56,7 +56,7 @@ pub fn choose(
     }
     match first {
         Some((_, first)) if open.is_empty() => Choice::Evict(first),
-        None if open.is_empty() => Choice::Nobody,
+        None if open.is_empty() => Choice::NoPod,
         first => {
             // Its figure may turn out to be larger than all the others can be.
             let first = first.filter(|(_, at)| figures.get(*at).is_some_and(|figure| !figure.complete));

@@ -138,7 +138,7 @@ pub struct PodDisk {
 pub struct UsedOf {
     /// Its device number.
     pub device: u64,
-    /// Bytes or inodes in use on it, whoever uses them.
+    /// Bytes or inodes in use on it, by all users.
     pub used: u64,
 }
 

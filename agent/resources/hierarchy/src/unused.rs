@@ -1,9 +1,9 @@
-//! Pod cgroups of others that nobody uses any more: which ones may be removed. Pure.
+//! Pod cgroups of others that are not used any more: which ones may be removed. Pure.
 //!
 //! An agent that lost its state, or a kubelet that is gone, leaves cgroups without processes behind. One is
-//! removed when several full reconciles in a row found no process in it or below it, over a time in which
-//! whoever makes pods would have started one. Whether the runtime has anything of its pod is asked after that
-//! ([`Sweeper`](super::sweeper::Sweeper)).
+//! removed when several full reconciles in a row found no process in it or below it, over a time in which a
+//! program that makes pods would have started one. Whether the runtime has anything of its pod is asked after
+//! that ([`Sweeper`](super::sweeper::Sweeper)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -21,7 +21,7 @@ const LARGEST: u64 = 64 << 20;
 /// The process that listens on `socket`.
 ///
 /// # Errors
-/// When nobody does.
+/// When none does.
 pub fn process(socket: &Path) -> io::Result<i32> {
     let stream = UnixStream::connect(socket)?;
     Ok(getsockopt(&stream, PeerCredentials)?.pid())
@@ -87,7 +87,7 @@ pub fn get(config: &Config, path: &str) -> io::Result<String> {
 fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // In one piece, so that nobody answers half a request.
+    // In one piece, so that no server answers half a request.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();

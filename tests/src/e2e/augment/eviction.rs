@@ -159,7 +159,7 @@ fn soft(context: &Context) -> Result<(), Failure> {
     };
     ensure_eq!(node.api.asked("eater"), [expected("eater")], "requests about the pod that is kept");
     ensure_eq!(node.api.asked("second"), [expected("second")], "requests about the other");
-    // Nobody kills: ending pods is the kubelet's.
+    // Neither kills: ending pods is the kubelet's.
     node.check_alive(&["of-manifest", "opted-out", "critical", "modest", "eater", "second"])?;
     node.end("second");
     std::thread::sleep(node.wait(3));

@@ -21,7 +21,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// `nodewarden undo` after kill -9: everything is put back, once; a cgroup that was made again and a value of
-/// somebody else stay as they are. The next agent does the same, in whatever mode.
+/// another program stay as they are. The next agent does the same, in whatever mode.
 fn undo(context: &Context) -> Result<(), Failure> {
     is_possible(context)?;
     let node = Augmented::new(context)?;
@@ -52,8 +52,8 @@ fn undo(context: &Context) -> Result<(), Failure> {
     write(&node.idle, "cpu.idle", "1")?;
     let third = node.undo(&state)?;
     let text = String::from_utf8_lossy(&third.stdout).into_owned();
-    ensure!(text.contains("left alone, because somebody else has written \"3000\""), "{text}");
-    ensure_eq!(read(&node.limited, burst)?, "3000", "what somebody else wrote");
+    ensure!(text.contains("left alone, because another program has written \"3000\""), "{text}");
+    ensure_eq!(read(&node.limited, burst)?, "3000", "what another program wrote");
     ensure_eq!(read(&node.idle, "cpu.idle")?, "1", "cpu.idle of a cgroup that was made again");
     write(&node.limited, burst, "0")?;
     write(&node.idle, "cpu.idle", "0")?;

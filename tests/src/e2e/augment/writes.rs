@@ -102,7 +102,7 @@ fn memory_high(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What somebody else has written is neither written again nor put back.
+/// What another program has written is neither written again nor put back.
 fn left_alone(context: &Context) -> Result<(), Failure> {
     is_possible(context)?;
     let node = Augmented::new(context)?;
@@ -115,12 +115,12 @@ fn left_alone(context: &Context) -> Result<(), Failure> {
         Ok((read(&node.limited, burst)? == "25000").then_some(()))
     })?;
     write(&node.limited, burst, "2000")?;
-    eventually(node.wait(20), "it is not said that somebody else writes", || {
+    eventually(node.wait(20), "it is not said that another program writes", || {
         Ok((metric_of(&agent, "cpuBurst", "left_alone")? >= 2.0).then_some(()))
     })?;
     std::thread::sleep(node.wait(6));
     let both = (read(&node.container, burst)?, read(&node.limited, burst)?);
-    ensure_eq!(both, ("1000".to_owned(), "2000".to_owned()), "the values of somebody else");
+    ensure_eq!(both, ("1000".to_owned(), "2000".to_owned()), "the values of another program");
     agent.end(Signal::SIGTERM, node.wait(10))?;
     for (path, text) in &mut expected {
         if path.ends_with(burst) {

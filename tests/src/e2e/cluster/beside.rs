@@ -84,7 +84,7 @@ fn beside(context: &Context) -> Result<(), Failure> {
     fixture.runs_by_mut().restart_kubelet()?;
     let until = Instant::now() + KUBELETS_ROUND;
     while Instant::now() < until {
-        ensure!(is_written()?.is_some(), "somebody has written what is ours");
+        ensure!(is_written()?.is_some(), "another program has written what is ours");
         std::thread::sleep(Duration::from_secs(1));
     }
     for (name, before) in ["idle", "limited"].iter().zip(&pods) {

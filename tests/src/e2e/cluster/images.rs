@@ -84,7 +84,7 @@ fn private(context: &Context) -> Result<(), Failure> {
     fixture.apply(&of_plugin.pod("of-plugin", fixture.name()))?;
     for (name, of) in [("of-secret", &of_secret), ("of-plugin", &of_plugin)] {
         fixture.wait_ready(name)?;
-        ensure!(of.registry.authorized() > 0, "nobody asked the registry of {name} as {}", of.user);
+        ensure!(of.registry.authorized() > 0, "no client asked the registry of {name} as {}", of.user);
     }
     fixture.finish()
 }

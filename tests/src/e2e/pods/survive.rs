@@ -169,7 +169,7 @@ fn comes_back(context: &Context) -> Result<(), Failure> {
     })?;
     ensure_eq!(again.uid(), before.uid(), "uid of the same manifest");
     ensure_eq!(said(), "begins\nterm\nends\nbegins\n", "the old container ends before the new one starts");
-    // Long enough for whoever still removes something.
+    // Long enough for any part that still removes something.
     std::thread::sleep(Duration::from_secs(8));
     let lines = fs::read_to_string(&own).map_err(Failure::file(&own))?.lines().count();
     ensure_eq!(lines, 1, "lines in the new emptyDir");

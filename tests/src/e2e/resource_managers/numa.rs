@@ -67,7 +67,7 @@ fn cpus(fixture: &ManagersFixture<'_>, pod: &ListedPod) -> Result<CpuSet, Failur
     CpuSet::parse(&text).map_err(|_| Failure::Unexpected(format!("CPUs {text:?}")))
 }
 
-/// Two pods, each with the CPUs and memory of one node; their tasks run nowhere else, nobody else's run
+/// Two pods, each with the CPUs and memory of one node; their tasks run nowhere else, no other pod's run
 /// there, and their memory is on their node. Neither kill -9 nor a restart changes anything.
 fn aligned(context: &Context) -> Result<(), Failure> {
     let shape = shape()?;

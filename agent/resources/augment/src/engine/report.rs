@@ -39,7 +39,7 @@ pub fn undone(entry: &Entry, undone: &Undone) -> Option<Report> {
         Undone::LeftAlone { found } => (
             reason::LEFT_ALONE,
             format!(
-                "{path} stays {found:?}, which somebody else has written: it was {old}, then {}",
+                "{path} stays {found:?}, which another program has written: it was {old}, then {}",
                 entry.value()
             ),
         ),

@@ -227,7 +227,7 @@ impl Rounds {
                 }
                 Written::LeftAlone { found } => {
                     let message = format!(
-                        "{path} stays {found:?}, which somebody else has written: {} does not set it to {value}",
+                        "{path} stays {found:?}, which another program has written: {} does not set it to {value}",
                         own.feature.name()
                     );
                     (reason::LEFT_ALONE, message)

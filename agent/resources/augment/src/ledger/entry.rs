@@ -34,7 +34,7 @@ pub enum Step {
     Nothing,
     /// This entry is recorded, then the value is written.
     Write(Box<Entry>),
-    /// Somebody else has written since: nothing is written, and the entry is given up.
+    /// Another program has written since: nothing is written, and the entry is given up.
     LeftAlone,
 }
 
@@ -47,7 +47,7 @@ pub enum Back {
     RestoreCompanion,
     /// Nothing is left to do.
     Nothing,
-    /// Somebody else has written since: it stays as it is.
+    /// Another program has written since: it stays as it is.
     LeftAlone,
 }
 
@@ -108,7 +108,7 @@ mod tests {
         let own = entry("max", &["100", "200"]);
         assert_eq!(own.next("200", "200"), Step::Nothing);
         assert_eq!(own.next("150", "300"), Step::LeftAlone);
-        assert_eq!(own.next("max", "300"), Step::LeftAlone, "somebody has put it back");
+        assert_eq!(own.next("max", "300"), Step::LeftAlone, "another program has put it back");
         let Step::Write(next) = own.next("200", "300") else { panic!("it is written") };
         assert_eq!((&*next.old, &*next.new), ("max", &["200".to_owned(), "300".into()][..]));
         assert_eq!(own.back("150", None), Back::LeftAlone);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(own.back("1", Some("0")), Back::Restore);
         assert_eq!(own.back("0", Some("100")), Back::RestoreCompanion, "the end came between the two writes");
         assert_eq!(own.back("0", Some("1")), Back::Nothing);
-        assert_eq!(own.back("0", Some("79")), Back::Nothing, "somebody has written it");
+        assert_eq!(own.back("0", Some("79")), Back::Nothing, "another program has written it");
         assert_eq!(own.back("0", None), Back::Nothing, "it is gone");
     }
 }

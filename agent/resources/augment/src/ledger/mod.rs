@@ -73,7 +73,7 @@ pub enum Written {
     },
     /// It stood there already, or its cgroup or process is gone.
     Unchanged,
-    /// Somebody else has written this since.
+    /// Another program has written this since.
     LeftAlone {
         /// What stands there.
         found: String,
@@ -91,7 +91,7 @@ pub enum Undone {
     Restored,
     /// It stood there, or its cgroup or process is gone.
     Nothing,
-    /// Somebody else has written this since, and it stays.
+    /// Another program has written this since, and it stays.
     LeftAlone {
         /// What stands there.
         found: String,

@@ -1,4 +1,4 @@
-//! CPU time: BestEffort pods get what nobody else wants, and quota that was not used may be used later.
+//! CPU time: BestEffort pods get what no other task wants, and quota that was not used may be used later.
 
 use std::path::Path;
 

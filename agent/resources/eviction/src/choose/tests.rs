@@ -52,7 +52,7 @@ fn chosen(candidates: &[Candidate], used_of: Option<UsedOf>) -> Choice {
 
 #[test]
 fn only_a_pod_that_is_certainly_first_is_evicted() {
-    use Choice::{Evict, Measure, Nobody};
+    use Choice::{Evict, Measure, NoPod};
     let unread = |name| candidate(name, 0, 0, None);
     let critical = |complete| candidate("critical", SYSTEM_CRITICAL_PRIORITY, 0, Some(part(9, complete)));
     let high = |bytes, complete| candidate("high", 9, 0, Some(part(bytes, complete)));
@@ -81,13 +81,13 @@ fn only_a_pod_that_is_certainly_first_is_evicted() {
             used(1000),
             Evict(1),
         ),
-        ("nobody has been counted", vec![pod("a", 0, false), unread("b")], used(100), Measure(vec![1, 0])),
+        ("no pod has been counted", vec![pod("a", 0, false), unread("b")], used(100), Measure(vec![1, 0])),
         ("a pod without figures", vec![pod("a", 9, true), unread("b")], used(9), Measure(vec![1])),
         ("alone and not complete", vec![pod("a", 1, false)], used(100), Evict(0)),
-        ("nobody uses anything", vec![pod("a", 0, true)], used(100), Nobody),
-        ("there is no pod", vec![], used(100), Nobody),
+        ("no pod uses anything", vec![pod("a", 0, true)], used(100), NoPod),
+        ("there is no pod", vec![], used(100), NoPod),
         ("a critical pod does not matter", vec![pod("a", 5, true), critical(false)], used(100), Evict(0)),
-        ("only a critical pod", vec![critical(true)], used(100), Nobody),
+        ("only a critical pod", vec![critical(true)], used(100), NoPod),
         ("of a higher priority", vec![pod("a", 5, true), high(90, false)], used(900), Evict(0)),
         ("of a lower priority", vec![high(90, true), pod("a", 0, false)], used(900), Measure(vec![1])),
         (
@@ -174,7 +174,7 @@ proptest! {
         let order = rank(SIGNAL, DiskLayout::One, &settings, &truth).order;
         let uses = |at: &&usize| crate::rank::figures(SIGNAL, DiskLayout::One, &truth[**at]).0 > 0;
         let first = order.iter().find(uses).copied();
-        let expected = first.map_or(Choice::Nobody, Choice::Evict);
+        let expected = first.map_or(Choice::NoPod, Choice::Evict);
         prop_assert_eq!(chosen(&truth, used(all + others)), expected.clone());
         for used_of in [used(all + others), used(all), None] {
             match chosen(&seen, used_of) {

@@ -253,7 +253,7 @@ impl DiskWatch {
                     Counted::Only(open.map(|one| one.pod.uid.clone()).collect())
                 }
                 // What the others use was counted a while ago.
-                Choice::Evict(_) | Choice::Nobody if met.is_some() && !all => Counted::All,
+                Choice::Evict(_) | Choice::NoPod if met.is_some() && !all => Counted::All,
                 _ => {
                     log.record_step("pods read", began, format!("{} pods", candidates.len()));
                     return Ok(met.map(|due| Found { due, layout, candidates, choice }));

@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_leaving_pod_is_killed_first_only_if_it_leaves_for_the_same_resource() {
         for (what, leaving, expected) in [
-            ("nobody leaves", [None, None, None], Some(0)),
+            ("no pod leaves", [None, None, None], Some(0)),
             ("the last leaves for memory", [None, None, Some(MemoryPressure)], Some(2)),
             ("the first of two for memory", [None, Some(MemoryPressure), Some(MemoryPressure)], Some(1)),
             ("the last leaves for processes", [None, None, Some(PidPressure)], Some(0)),

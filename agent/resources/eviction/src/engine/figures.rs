@@ -42,7 +42,7 @@ impl Counted {
     }
 }
 
-/// Gives up walks that nobody continues.
+/// Gives up walks that no part continues.
 pub fn tidy(shared: &Shared) {
     let all = shared.deps.subjects.pods();
     shared.measurer.retain(&all.iter().map(|one| one.pod.uid.as_str()).collect());

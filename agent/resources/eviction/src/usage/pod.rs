@@ -168,8 +168,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A container may give its volume another project. What belongs to one that several volumes have is nobody's
-/// figure.
+/// A container may give its volume another project. What belongs to one that several volumes have is no
+/// volume's figure.
 fn forget_shared_projects(plans: &mut [Plan<'_>]) {
     let mut volumes: BTreeMap<u32, usize> = BTreeMap::new();
     for (project, _) in plans.iter().flat_map(|plan| &plan.volumes).filter_map(|(_, project)| *project) {

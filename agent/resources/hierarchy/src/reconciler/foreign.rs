@@ -106,7 +106,7 @@ fn a_foreign_pod_cgroup_that_nobody_uses_is_removed() {
     assert_ne!(f.manager.read(&burstable).unwrap().cpu, share);
 }
 
-/// Whoever cannot ask the runtime does not know that nobody uses it.
+/// An agent that cannot ask the runtime does not know that it is unused.
 #[test]
 fn without_a_runtime_a_foreign_pod_cgroup_stays() {
     let Some(mut f) = Fixture::make("noruntime") else { return };

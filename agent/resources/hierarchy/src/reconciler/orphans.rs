@@ -158,7 +158,7 @@ impl Reconciler {
         match &swept.result {
             Ok(()) => {
                 let message = "no process was in it, and the runtime does not know its pod".to_owned();
-                info!(path, "removed a pod cgroup that nobody used: {message}");
+                info!(path, "removed an unused pod cgroup: {message}");
                 let detail = Detail::Hierarchy { reason: "UnusedPodCgroupRemoved".into(), message };
                 self.setup.journal.append(Timestamp::now(), path.as_str(), None, detail);
                 self.foreign.remove(path);

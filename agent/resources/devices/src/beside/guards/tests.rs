@@ -143,8 +143,8 @@ fn who_has_what_is_shown_and_a_device_that_is_another_one_is_lost() {
 fn the_runtime_is_asked_once_for_each_container_and_only_if_there_are_devices() {
     let Some(mut node) = Node::make("beside-ask") else { return };
     let seen = [node.seen()];
-    let nobody = Answer::default();
-    assert!(node.guards.to_ask(&nobody, &seen).is_empty());
+    let empty = Answer::default();
+    assert!(node.guards.to_ask(&empty, &seen).is_empty());
     assert_eq!(node.guards.to_ask(&answer(), &seen), ["c1"]);
     let other = HostDevice { path: "/dev/y".into(), kind: HostDeviceKind::Char, major: 240, minor: 9 };
     node.guards.runtime_says("c1".into(), vec![other]);

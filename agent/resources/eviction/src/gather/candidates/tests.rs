@@ -93,7 +93,7 @@ fn figures_of_cgroups_and_directories() {
     let c = one.containers["c"];
     assert!(c.memory.is_some_and(|bytes| bytes > 8_000_000), "{c:?}");
     assert!(c.logs.is_some_and(|logs| logs.inodes == 2), "{c:?}");
-    // The root of the shell is that of this machine, which is nobody's layer: nothing is known.
+    // The root of the shell is that of this machine, which is no container's layer: nothing is known.
     assert_eq!((c.root, one.containers["d"].root), (Some(DiskUse::UNKNOWN), Some(DiskUse::UNKNOWN)));
     assert_eq!(one.containers["d"].memory, None);
 
