@@ -124,12 +124,12 @@ impl Manager {
                         self.env.admission.leaving(&uid);
                         self.order(&uid, Order::Evict(eviction));
                     }
-                    Some(Input::Everything) => self.look_everywhere(),
+                    Some(Input::Everything) => self.check_every_pod(),
                     None => return,
                 },
                 Some(report) = self.reported.recv() => self.report(report),
                 Some(event) = events.next() => self.event(&event),
-                found = self.housekeeping.found() => self.keep_house(found),
+                found = self.housekeeping.found() => self.take_listing(found),
                 _ = look.tick() => {
                     self.resize_refused();
                     self.end_overdue();
@@ -390,7 +390,7 @@ impl Manager {
         }
     }
 
-    fn keep_house(&mut self, found: LookResult) {
+    fn take_listing(&mut self, found: LookResult) {
         if found.tidied {
             // A pod may wait for it.
             self.assign();

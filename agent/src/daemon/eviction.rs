@@ -14,7 +14,7 @@ use nodewarden_cri::Client;
 use nodewarden_eviction::History;
 use nodewarden_eviction::Pressure;
 use nodewarden_eviction::Wakeups;
-use nodewarden_eviction::engine::{Beside, Deps, Engine, Evict, RestoredState, Running, Subjects};
+use nodewarden_eviction::engine::{Deps, Engine, Evict, KubeletPods, RestoredState, Running, Subjects};
 use nodewarden_gc::Collector;
 use nodewarden_model::Detail;
 
@@ -32,7 +32,7 @@ pub struct Setup {
     /// Evicts a pod; `None` in mode observe.
     pub evict: Option<Evict>,
     /// Set in mode augment.
-    pub beside: Option<Box<dyn Beside>>,
+    pub beside: Option<Box<dyn KubeletPods>>,
     /// Gets the node conditions that are true.
     pub pressure: watch::Sender<Pressure>,
     pub history: History,

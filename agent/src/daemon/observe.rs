@@ -6,7 +6,7 @@ use super::gc;
 use super::node_parts::NodeParts;
 use nodewarden_config::EvictionSettings;
 use nodewarden_eviction::Wakeups;
-use nodewarden_eviction::engine::{Beside, Evict, RestoredState, Subjects};
+use nodewarden_eviction::engine::{Evict, KubeletPods, RestoredState, Subjects};
 use nodewarden_gc::Holds;
 use nodewarden_model::Identity;
 use nodewarden_observer::registry::Group;
@@ -20,7 +20,7 @@ pub struct Evicting {
     /// `None` if it is only shown.
     pub evict: Option<Evict>,
     /// Set in mode augment.
-    pub beside: Option<Box<dyn Beside>>,
+    pub beside: Option<Box<dyn KubeletPods>>,
 }
 
 impl Evicting {

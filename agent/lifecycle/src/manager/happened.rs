@@ -14,7 +14,7 @@ impl Manager {
         }
     }
 
-    pub(super) fn look_everywhere(&mut self) {
+    pub(super) fn check_every_pod(&mut self) {
         self.housekeeping.doubt();
         for entry in self.workers.values() {
             let _ = entry.orders.send(Order::Look);
@@ -25,7 +25,7 @@ impl Manager {
     pub(super) fn event(&mut self, event: &Event) {
         let Some(pod) = &event.pod else {
             if matches!(event.detail, Detail::Lost { .. }) {
-                self.look_everywhere();
+                self.check_every_pod();
             }
             return;
         };

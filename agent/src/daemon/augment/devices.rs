@@ -175,9 +175,9 @@ impl Watch {
         let client = self.client.as_ref()?;
         for id in guards.to_ask(answer, seen).into_iter().take(ASKED_AT_ONCE) {
             match client.container_devices(&id).await {
-                Ok(devices) => guards.runtime_says(id, devices),
+                Ok(devices) => guards.set_runtime_devices(id, devices),
                 // A sandbox, or one that has just ended.
-                Err(error) if error.is_not_found() => guards.runtime_says(id, Vec::new()),
+                Err(error) if error.is_not_found() => guards.set_runtime_devices(id, Vec::new()),
                 Err(error) => return Some(error.to_string()),
             }
         }

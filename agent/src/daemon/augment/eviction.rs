@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nodewarden_augment::policy;
 use nodewarden_config::{Enforcement, EvictionSettings, EvictionThreshold, KubeletEviction};
-use nodewarden_eviction::engine::{Beside, Evict, Subjects};
+use nodewarden_eviction::engine::{Evict, KubeletPods, Subjects};
 use nodewarden_eviction::{Eviction, Subject};
 use nodewarden_kube::evict::{Evictor, Killed, Outcome};
 use nodewarden_model::{Detail, PodRef};
@@ -147,7 +147,7 @@ struct Spared {
     evictor: Evictor,
 }
 
-impl Beside for Spared {
+impl KubeletPods for Spared {
     fn spares(&self, uid: &str, hard: bool) -> Option<&'static str> {
         let Some((pod, stage)) = self.known.staged(uid) else {
             return Some("static, or not known to the API server");

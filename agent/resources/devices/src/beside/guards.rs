@@ -141,7 +141,7 @@ impl BesideGuards {
     }
 
     /// Takes the devices of a container as its runtime has them.
-    pub fn runtime_says(&mut self, id: String, devices: Vec<HostDevice>) {
+    pub fn set_runtime_devices(&mut self, id: String, devices: Vec<HostDevice>) {
         self.by_runtime.insert(id, devices);
     }
 

@@ -41,7 +41,7 @@ use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts;
 pub use saver::RestoredState;
 use shared::Shared;
-pub use subjects::{Beside, Subjects};
+pub use subjects::{KubeletPods, Subjects};
 
 /// Evicts the pod with a uid.
 pub type Evict = Box<dyn Fn(&str, Eviction) + Send + Sync>;
@@ -65,7 +65,7 @@ pub struct Deps {
     pub evict: Option<Evict>,
     /// Set beside a kubelet: only memory and processes are acted on, and a soft threshold asks for an
     /// eviction, which may be refused. `None` where this agent runs the pods, and in mode observe.
-    pub beside: Option<Box<dyn Beside>>,
+    pub beside: Option<Box<dyn KubeletPods>>,
     /// Where decisions are stored.
     pub history: History,
     /// Where events go.

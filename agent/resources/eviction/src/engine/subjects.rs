@@ -17,8 +17,8 @@ pub trait Subjects: Send + Sync + 'static {
     }
 }
 
-/// What a kubelet, which keeps the pods, leaves to this agent.
-pub trait Beside: Send + Sync + 'static {
+/// Which pods must not be evicted beside a kubelet, which runs them.
+pub trait KubeletPods: Send + Sync + 'static {
     /// Why the pod of this uid must not be chosen for a hard or a soft threshold; `None` if it may be.
     fn spares(&self, uid: &str, hard: bool) -> Option<&'static str>;
 

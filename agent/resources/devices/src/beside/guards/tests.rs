@@ -147,7 +147,7 @@ fn the_runtime_is_asked_once_for_each_container_and_only_if_there_are_devices() 
     assert!(node.guards.to_ask(&empty, &seen).is_empty());
     assert_eq!(node.guards.to_ask(&answer(), &seen), ["c1"]);
     let other = HostDevice { path: "/dev/y".into(), kind: HostDeviceKind::Char, major: 240, minor: 9 };
-    node.guards.runtime_says("c1".into(), vec![other]);
+    node.guards.set_runtime_devices("c1".into(), vec![other]);
     assert!(node.guards.to_ask(&answer(), &seen).is_empty());
     node.round();
     assert_eq!(node.guards.watched.keys().map(|(_, _, minor)| *minor).collect::<Vec<_>>(), [1]);

@@ -9,7 +9,7 @@ use nodewarden_storage::journal::{Journal, Limits};
 use tokio::sync::watch;
 
 use super::*;
-use crate::engine::{Beside, Evict, Subjects};
+use crate::engine::{Evict, KubeletPods, Subjects};
 use crate::gather::Subject;
 use crate::history::History;
 use crate::{Observed, Pressure};
@@ -28,7 +28,7 @@ impl Subjects for NoPods {
 
 struct AKubelet;
 
-impl Beside for AKubelet {
+impl KubeletPods for AKubelet {
     fn spares(&self, _uid: &str, _hard: bool) -> Option<&'static str> {
         None
     }
@@ -39,7 +39,7 @@ impl Beside for AKubelet {
 }
 
 /// What is in the journal after these readings of what is due.
-async fn events(acts: bool, beside: Option<Box<dyn Beside>>, readings: &[&[&str]]) -> Vec<String> {
+async fn events(acts: bool, beside: Option<Box<dyn KubeletPods>>, readings: &[&[&str]]) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), Limits::default()).unwrap();
     let mount = MountFact {
