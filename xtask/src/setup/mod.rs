@@ -60,14 +60,15 @@ pub enum Purpose {
     All,
 }
 
-/// Which steps of a purpose. Those that can wait compile for minutes, and nothing needs them before the tests
-/// in a cluster.
+/// Which steps of a purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Every step.
     All,
-    /// All but those that can wait.
+    /// All but those that compile for minutes, which nothing needs before the tests in a cluster.
     First,
+    /// What the kernel programs and the checks of the code need.
+    Compilers,
 }
 
 /// Arguments of `cargo xtask setup`.
@@ -201,11 +202,15 @@ impl Step {
 
     fn steps(purpose: Purpose, part: Part) -> Vec<Self> {
         let steps = Self::of(purpose).iter().copied();
-        steps.filter(|step| part == Part::All || !step.can_wait()).collect()
+        steps.filter(|step| step.is_of(part)).collect()
     }
 
-    fn can_wait(self) -> bool {
-        matches!(self, Self::CargoDeny | Self::Kubernetes(_))
+    fn is_of(self, part: Part) -> bool {
+        match part {
+            Part::All => true,
+            Part::First => !matches!(self, Self::CargoDeny | Self::Kubernetes(_)),
+            Part::Compilers => matches!(self, Self::RustSource | Self::BpfLinker | Self::Checkers),
+        }
     }
 
     fn name(self) -> &'static str {

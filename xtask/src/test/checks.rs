@@ -72,12 +72,12 @@ fn by_cargo(layout: &Layout) -> Vec<Check> {
     ]
 }
 
-/// Makes the checks but those of [`dependencies`]. One whose program is not on this machine counts as
-/// skipped.
+/// Checks the code: formatting, lints, documents and layers. A check whose program is not on this machine
+/// counts as skipped.
 ///
 /// # Errors
 /// When one can't be started, or the layers can't be read.
-pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+pub fn code(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     for mut check in by_cargo(layout) {
         let name = format!("check::{}", check.name);
         match check.tool.and_then(|tool| missing(layout, tool)) {
@@ -85,7 +85,6 @@ pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
             None => run_one(&name, &mut check.command, tally)?,
         }
     }
-    chart(layout, tally)?;
     layers(layout, tally)
 }
 
@@ -99,7 +98,10 @@ pub fn dependencies(layout: &Layout, tally: &mut Tally) -> Result<(), TestError>
 }
 
 /// Renders the Helm chart with Helm's own library, and compares the plain manifests with it.
-fn chart(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+///
+/// # Errors
+/// When it can't be written or Helm not be started.
+pub fn chart(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     let name = "check::chart";
     if !layout.helm().join("helm_python").is_dir() {
         skip(name, "Helm could not be installed".to_owned(), tally);

@@ -1,8 +1,8 @@
-//! The part of the setup that takes minutes and is needed late, made while end-to-end tests run.
+//! Parts of the setup that are needed later, made while something else runs.
 
 use std::thread::{self, JoinHandle};
 
-use crate::setup::{self, Purpose, SetupError};
+use crate::setup::{self, Part, Purpose, SetupError};
 use xtask_common::layout::Layout;
 use xtask_common::process;
 
@@ -11,15 +11,21 @@ use xtask_common::process;
 pub struct Setup(JoinHandle<Result<(), SetupError>>);
 
 impl Setup {
-    /// Begins with what is missing for the tests. It runs when nothing else wants a CPU, so that tests that
-    /// measure times find it idle.
-    pub fn begin(layout: &Layout) -> Self {
+    /// Begins with what is missing for the tests and compiles for minutes. It runs when nothing else wants a
+    /// CPU, so that tests that measure times find it idle.
+    pub fn begin_compiling(layout: &Layout) -> Self {
         let layout = layout.clone();
         Self(thread::spawn(move || {
             // Refused: then the tests that run meanwhile share the CPUs with it.
             drop(process::take_idle_time());
             setup::ensure(&layout, Purpose::Test)
         }))
+    }
+
+    /// Begins with what is missing for the tests and is only downloaded.
+    pub fn begin_downloading(layout: &Layout) -> Self {
+        let layout = layout.clone();
+        Self(thread::spawn(move || setup::ensure_part(&layout, Purpose::Test, Part::First)))
     }
 
     /// Waits for its end.

@@ -10,6 +10,7 @@ mod meanwhile;
 mod unit;
 mod vm;
 
+use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -150,11 +151,21 @@ fn run_kind(
     // wait.
     let everything = kind == Kind::All && filter.is_none() && !quick;
     let later = everything && layout::is_root();
-    setup::ensure_part(layout, Purpose::Test, if later { Part::First } else { Part::All })?;
+    // And what is downloaded while the code is checked, unless its progress would be mixed with cargo's.
+    let meanwhile = later && !stderr().is_terminal();
+    let first = match (later, meanwhile) {
+        (true, true) => Part::Compilers,
+        (true, false) => Part::First,
+        (false, _) => Part::All,
+    };
+    setup::ensure_part(layout, Purpose::Test, first)?;
     build::kernel_programs(layout, true)?;
     clock.ended("setup");
+    let downloads = meanwhile.then(|| meanwhile::Setup::begin_downloading(layout));
     if everything || kind == Kind::Checks {
-        checks::run(layout, tally)?;
+        checks::code(layout, tally)?;
+        downloads.map(meanwhile::Setup::wait).transpose()?;
+        checks::chart(layout, tally)?;
         if !later {
             checks::dependencies(layout, tally)?;
         }
@@ -170,7 +181,7 @@ fn run_kind(
         let mut rest = None;
         let mut before = || {
             fetching.iter_mut().for_each(vm::Fetching::wait);
-            rest = later.then(|| meanwhile::Setup::begin(layout));
+            rest = later.then(|| meanwhile::Setup::begin_compiling(layout));
         };
         e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
