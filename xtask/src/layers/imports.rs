@@ -117,7 +117,7 @@ impl Reader<'_> {
     /// Adds the rooms that `paths`, which are in `module`, lead into.
     fn imports(&mut self, file: &str, module: &[String], paths: Vec<Path>) {
         let Some(from) = module.first() else { return };
-        for Path { segments, line } in paths {
+        for Path { segments, line, .. } in paths {
             let mut place = module.to_vec();
             for segment in segments {
                 match segment {
@@ -146,6 +146,8 @@ fn kinds<'a, const N: usize>(tokens: &[Token<'a>]) -> [Option<Kind<'a>>; N] {
 #[derive(Debug)]
 struct Path<'a> {
     segments: Vec<&'a str>,
+    /// The name in `as name`.
+    alias: Option<&'a str>,
     line: usize,
 }
 
@@ -160,10 +162,14 @@ fn tree<'a>(tokens: &[Token<'a>], mut before: Vec<&'a str>, paths: &mut Vec<Path
                 line = tokens[at].line;
                 at += 3;
             }
-            [Some(Kind::Word(segment)), ..] => {
+            [Some(Kind::Word(segment)), then, next] => {
                 before.push(segment);
-                paths.push(Path { segments: before, line: tokens[at].line });
-                return at + 1;
+                let (alias, length) = match (then, next) {
+                    (Some(Kind::Word("as")), Some(Kind::Word(alias))) => (Some(alias), 3),
+                    _ => (None, 1),
+                };
+                paths.push(Path { segments: before, alias, line: tokens[at].line });
+                return at + length;
             }
             [Some(Kind::Sign('{')), ..] => {
                 at += 1;
@@ -178,7 +184,7 @@ fn tree<'a>(tokens: &[Token<'a>], mut before: Vec<&'a str>, paths: &mut Vec<Path
                 }
             }
             _ => {
-                paths.push(Path { segments: before, line });
+                paths.push(Path { segments: before, alias: None, line });
                 return at + 1;
             }
         }
@@ -213,9 +219,9 @@ fn exported(tokens: &[Token], rooms: &[String]) -> BTreeMap<String, String> {
         }
         let mut paths = Vec::new();
         tree(&tokens[at + 1..], Vec::new(), &mut paths);
-        for Path { segments, .. } in paths {
+        for Path { segments, alias, .. } in paths {
             let mut segments = segments.into_iter().filter(|word| !matches!(*word, "crate" | "self"));
-            if let (Some(room), Some(name)) = (segments.next(), segments.next_back())
+            if let (Some(room), Some(name)) = (segments.next(), alias.or(segments.next_back()))
                 && rooms.iter().any(|known| known == room)
                 && !rooms.iter().any(|known| known == name)
             {
@@ -242,7 +248,7 @@ mod tests {
     }
 
     const ROOT: (&str, &str) =
-        ("lib.rs", "mod a; pub mod b; mod c { pub mod d {} } pub use b::{e::Thing, Other};");
+        ("lib.rs", "mod a; pub mod b; mod c { pub mod d {} } pub use b::{e::Thing, Other as Named};");
 
     #[test]
     fn every_form_of_a_path_is_an_import() {
@@ -259,6 +265,9 @@ mod tests {
             ("macro_rules! m { () => { $crate::b::X } }", &["a.rs:1 a>b"]),
             // What the root exports is the room's own.
             ("use crate::Thing;", &["a.rs:1 a>b"]),
+            ("use crate::{Thing as T, Named as N};", &["a.rs:1 a>b"]),
+            ("use crate::Named;", &["a.rs:1 a>b"]),
+            ("use crate::{VERSION as c, Other, a::X as b};", &[]),
             ("use crate::{VERSION, a::X}; pub(crate) use self::x::Y;", &[]),
             ("use other::b; // crate::b", &[]),
             ("#[cfg(test)] mod tests { use crate::b; }", &[]),
