@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use super::ThrottleError;
 use super::cpu::{self, Control};
 use super::gather::{self, Most, Waited, Waits};
 use super::memory::{self, Change, Level};
-use super::run::Machine;
-use super::{Deps, ThrottleError};
 use nodewarden_config::ThrottleSettings;
 use nodewarden_hierarchy::{ThrottleOverride, ThrottleOverrides, ThrottleTargets};
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota};
@@ -14,6 +13,15 @@ use nodewarden_machine::cgroup::control::{Bound, CpuQuota};
 /// Period of the CPU quotas: short, so that BestEffort's part of each period is over soon (10 ms for half of
 /// a CPU).
 const PERIOD_US: u64 = 20_000;
+
+/// What the steps of throttling are computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// CPUs, in thousandths.
+    pub cpu_milli: u64,
+    /// The greatest threshold of `memory.available`, in bytes.
+    pub threshold: u64,
+}
 
 /// A step that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,17 +60,22 @@ pub struct Controllers {
 impl Controllers {
     /// Reads and decides. Returns the steps taken and the errors; a controller whose input cannot be read
     /// stays as it is.
-    pub fn update(&mut self, at: Duration, deps: &Deps) -> (Vec<Step>, Vec<ThrottleError>) {
+    pub fn update(
+        &mut self,
+        at: Duration,
+        waits: &dyn Fn() -> Vec<Waited>,
+        targets: &ThrottleTargets,
+    ) -> (Vec<Step>, Vec<ThrottleError>) {
         let (mut steps, mut errors) = (Vec::new(), Vec::new());
         if let Some(cpu) = &mut self.cpu {
-            let waited = (deps.waits)();
-            match gather::cpu_ns(&deps.targets.manager, &deps.targets.best_effort) {
-                Ok(used) => steps.extend(cpu.update(at, used, &waited, &deps.targets)),
+            let waited = waits();
+            match gather::cpu_ns(&targets.manager, &targets.best_effort) {
+                Ok(used) => steps.extend(cpu.update(at, used, &waited, targets)),
                 Err(error) => errors.push(error),
             }
         }
         if let Some(memory) = &mut self.memory {
-            match memory.update(at, &deps.targets) {
+            match memory.update(at, targets) {
                 Ok(more) => steps.extend(more),
                 Err(error) => errors.push(error),
             }

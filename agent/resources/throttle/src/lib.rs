@@ -15,6 +15,7 @@ mod memory;
 mod release_delay;
 mod run;
 
+pub use controllers::Machine;
 pub use error::ThrottleError;
 pub use gather::Waited;
-pub use run::{Deps, Machine, Throttle, start};
+pub use run::{Deps, Throttle, start};

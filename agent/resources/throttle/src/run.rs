@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::ThrottleError;
-use super::controllers::{Controllers, Cpu, Memory, Step};
+use super::controllers::{Controllers, Cpu, Machine, Memory, Step};
 use super::cpu::{Control, ladder};
 use super::gather::{Waited, Waits};
 use super::memory::{Level, lines};
@@ -35,15 +35,6 @@ pub struct Deps {
     pub journal: Journal,
     /// Returns what the machine has now.
     pub machine: Box<dyn Fn() -> Machine + Send>,
-}
-
-/// What the steps of throttling are computed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
-    /// CPUs, in thousandths.
-    pub cpu_milli: u64,
-    /// The greatest threshold of `memory.available`, in bytes.
-    pub threshold: u64,
 }
 
 /// The running thread. Dropping it ends the thread, which undoes all overrides.
@@ -153,7 +144,7 @@ fn run(
             // The same step may be another quota now.
             deps.sink.throttle(controllers.overrides());
         }
-        let (steps, errors) = controllers.update(begun.elapsed(), deps);
+        let (steps, errors) = controllers.update(begun.elapsed(), &*deps.waits, &deps.targets);
         if !steps.is_empty() {
             deps.sink.throttle(controllers.overrides());
         }
