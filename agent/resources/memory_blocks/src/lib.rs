@@ -9,6 +9,7 @@
 
 #![deny(missing_docs)]
 
+mod blocks;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -23,10 +24,11 @@ mod settings;
 mod speed;
 mod state_file;
 
+pub use blocks::{Block, Blocks};
 pub use error::{MemoryError, SettingsError};
-pub use machine::{MachineState, NodeState, Table};
-pub use manager::{Block, Blocks, Finding, MemoryManager};
-pub use settings::{Policy, Reserved, Settings};
+pub use machine::{MachineState, NodeState, Reserved, Table};
+pub use manager::{Finding, MemoryManager};
+pub use settings::{Policy, Settings};
 pub use state_file::{StateFile, StateFileError};
 
 /// The name of ordinary memory among the resources.

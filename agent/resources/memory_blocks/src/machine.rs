@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use nodewarden_topology::{NodeSet, NumaNode};
 
-use crate::settings::Reserved;
 use crate::{Block, MEMORY, SettingsError};
+
+/// Reserved bytes by NUMA node and type of memory.
+pub type Reserved = BTreeMap<u32, BTreeMap<String, u64>>;
 
 /// Memory of one type on a NUMA node, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

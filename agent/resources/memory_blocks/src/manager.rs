@@ -12,48 +12,9 @@ use std::collections::BTreeMap;
 
 use nodewarden_topology::{NodeSet, NumaNode};
 
-use crate::{MachineState, Settings, SettingsError};
+use crate::{Blocks, MachineState, Settings, SettingsError};
 
 pub use restore::Finding;
-
-/// Memory of one type that a container or pod has (`state.Block`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    /// The NUMA nodes that it comes from.
-    pub nodes: NodeSet,
-    /// The type: `memory`, `hugepages-2Mi`.
-    pub resource: String,
-    /// Its size in bytes. Of an init container less than it asked for when a later container uses its memory
-    /// again.
-    pub size: u64,
-}
-
-/// The blocks of containers and pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Blocks {
-    /// Pod uid, container name, blocks by type.
-    pub containers: BTreeMap<String, BTreeMap<String, Vec<Block>>>,
-    /// Pod uid, blocks: of pods that got memory as a whole. Their containers' blocks are parts of these.
-    pub pods: BTreeMap<String, Vec<Block>>,
-}
-
-impl Blocks {
-    /// The blocks of a container; `None` if it was given none.
-    pub fn get(&self, pod_uid: &str, container: &str) -> Option<&Vec<Block>> {
-        self.containers.get(pod_uid)?.get(container)
-    }
-
-    fn set(&mut self, pod_uid: &str, container: &str, blocks: Vec<Block>) {
-        self.containers.entry(pod_uid.to_owned()).or_default().insert(container.to_owned(), blocks);
-    }
-
-    /// The blocks that are taken from the machine: of pods that got memory as a whole theirs, else those of
-    /// the containers.
-    fn taken(&self) -> impl Iterator<Item = &Block> {
-        let alone = self.containers.iter().filter(|(uid, _)| !self.pods.contains_key(*uid));
-        alone.flat_map(|(_, containers)| containers.values().flatten()).chain(self.pods.values().flatten())
-    }
-}
 
 /// Memory of the init containers of a pod that can be used again: nodes, type, bytes.
 type Reusable = BTreeMap<(NodeSet, String), u64>;
@@ -162,8 +123,9 @@ impl MemoryManager {
     #[cfg(test)]
     pub(crate) fn is_consistent(&self) -> bool {
         let mut expected = self.empty.clone();
-        let apart = |a: &Block, b: &Block| a.nodes == b.nodes || a.nodes.and(b.nodes).is_empty();
-        let blocks: Vec<&Block> = self.blocks.taken().collect();
+        let apart =
+            |a: &crate::Block, b: &crate::Block| a.nodes == b.nodes || a.nodes.and(b.nodes).is_empty();
+        let blocks: Vec<_> = self.blocks.taken().collect();
         blocks.iter().all(|a| blocks.iter().all(|b| apart(a, b)))
             && blocks.iter().all(|block| expected.take(block.nodes, &block.resource, block.size) == 0)
             && self.machine.agrees(&expected)

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nodewarden_manifest::{Quantity, ResourceList};
 use nodewarden_topology::NumaNode;
 
+use crate::machine::{MachineState, Reserved};
 use crate::{MEMORY, SettingsError, is_memory};
 
 /// `memoryManagerPolicy`.
@@ -40,9 +41,6 @@ impl Policy {
     }
 }
 
-/// Reserved bytes by NUMA node and type of memory.
-pub type Reserved = BTreeMap<u32, BTreeMap<String, u64>>;
-
 /// The settings of the memory manager.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
@@ -65,7 +63,7 @@ impl Settings {
         if memory == 0 {
             return Err(SettingsError::NothingReserved);
         }
-        crate::MachineState::empty(nodes, &reserved)?;
+        MachineState::empty(nodes, &reserved)?;
         Ok(Self { policy: Policy::Static, reserved, pod_level: false })
     }
 }

@@ -3,9 +3,9 @@
 use nodewarden_manifest::{Container, ContainerKind, Pod, QosClass};
 use nodewarden_topology::{Allocated, Hint, NodeSet};
 
+use super::MemoryManager;
 use super::requests::Request;
-use super::{Block, MemoryManager};
-use crate::{MemoryError, Policy};
+use crate::{Block, MemoryError, Policy};
 
 impl MemoryManager {
     /// Gives a container of a Guaranteed pod its memory, from `affinity` or more nodes (`Allocate`). A

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use nodewarden_manifest::{Container, Pod, QosClass};
 use nodewarden_topology::{Hint, Hints, NodeSet, NodeSums};
 
+use super::MemoryManager;
 use super::requests::Request;
-use super::{Block, MemoryManager};
-use crate::{MachineState, Policy, Table};
+use crate::{Block, MachineState, Policy, Table};
 
 impl MemoryManager {
     /// Hints for a container (`GetTopologyHints`): of a container that has its memory the nodes of that.

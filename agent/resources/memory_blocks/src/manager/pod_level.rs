@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use nodewarden_manifest::{ContainerKind, Pod, QosClass};
 use nodewarden_topology::{Allocated, Hint};
 
+use super::MemoryManager;
 use super::requests::Request;
-use super::{Block, MemoryManager};
-use crate::{MemoryError, Policy};
+use crate::{Block, MemoryError, Policy};
 
 impl MemoryManager {
     /// Gives a pod the memory that it asks for as a whole, and each container its part: those whose requests

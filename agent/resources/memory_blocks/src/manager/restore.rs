@@ -5,8 +5,8 @@
 
 use nodewarden_topology::{NodeSet, NumaNode};
 
-use super::{Block, Blocks, MemoryManager};
-use crate::{MachineState, Policy, Settings, SettingsError};
+use super::MemoryManager;
+use crate::{Block, Blocks, MachineState, Policy, Settings, SettingsError};
 
 /// Something that is not as the state file says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
