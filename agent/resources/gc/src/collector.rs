@@ -1,37 +1,28 @@
 //! The collector: starts runs, and answers the API and eviction.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use nodewarden_model::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageView, ImagesView, Keep,
 };
-use nodewarden_pods::spec::Ownership;
-use nodewarden_pods::status::PodStatusCache;
-use nodewarden_storage::journal::Journal;
-use nodewarden_tasks::blocking::{self, Places};
+use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::{self, Pulse};
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, mpsc};
-use tracing::{info, warn};
+use tokio::sync::mpsc;
+use tracing::info;
 
+use super::GcError;
 use super::containers;
-use super::fs::{self, Disk, FileSystems};
-use super::image_fs::{ImageFs, Known};
+use super::fs::FileSystems;
+use super::image_fs::Known;
 use super::images::{RunCache, at_least};
 use super::metrics::{self, Part};
 use super::plan::{self, Goal};
-use super::reporter::Reporter;
 use super::run::Run;
-use super::runtime::{DiskUsage, Runtime};
-use super::{GcError, Holds, Uses, UsesFile};
-
-/// How long a file system of the runtime may take to report how full it is.
-const STATFS_LIMIT: Duration = Duration::from_secs(5);
+use super::runtime::DiskUsage;
+use super::shared::{Deps, Shared};
 
 /// How long a run may take, with the wait for another one; each removal may take minutes.
 const RUN_LIMIT: Duration = Duration::from_secs(3 * 3600);
@@ -39,59 +30,9 @@ const RUN_LIMIT: Duration = Duration::from_secs(3 * 3600);
 /// Wait between two checks whether the node's pods are known.
 const START: Duration = Duration::from_millis(200);
 
-/// What the collector depends on.
-pub struct Deps {
-    /// The container runtime.
-    pub runtime: Arc<dyn Runtime>,
-    /// Reads how full file systems are.
-    pub disk: Arc<dyn Disk>,
-    /// Directory of `images.json`, on the node's file system.
-    pub state_dir: PathBuf,
-    /// Directory of the pods' volumes, whose file system is the node's.
-    pub root_dir: PathBuf,
-    /// Directory of the pods' logs.
-    pub logs_dir: PathBuf,
-    /// Receives the events.
-    pub journal: Journal,
-    /// The pods of the node.
-    pub board: PodStatusCache,
-    /// Which containers and sandboxes are this agent's.
-    pub ownership: Ownership,
-    /// Shared with the tasks that create containers.
-    pub holds: Holds,
-    /// False in mode observe: nothing is removed.
-    pub acts: bool,
-}
-
 /// Collects garbage. Clones share one state.
 #[derive(Clone)]
-pub struct Collector(Arc<Inner>);
-
-/// The shared state behind [`Collector`].
-pub(super) struct Inner {
-    pub settings: GcSettings,
-    pub runtime: Arc<dyn Runtime>,
-    image_fs: ImageFs,
-    /// Why the images' file system is not known for certain, as last reported.
-    image_fs_problem: Mutex<Option<String>>,
-    disk: Arc<dyn Disk>,
-    /// File systems of the runtime: one that never answers occupies one thread.
-    places: Places,
-    root_dir: PathBuf,
-    pub logs_dir: PathBuf,
-    pub board: PodStatusCache,
-    pub ownership: Ownership,
-    pub holds: Holds,
-    pub reporter: Reporter,
-    acts: bool,
-    uses: Mutex<Uses>,
-    file: Arc<UsesFile>,
-    /// Locked during a run, so that runs do not overlap.
-    run_lock: tokio::sync::Mutex<()>,
-    pressure: Notify,
-    /// How often something was removed.
-    removals: Arc<AtomicU64>,
-}
+pub struct Collector(Arc<Shared>);
 
 impl Collector {
     /// Starts periodic collection once the node's pods are known. Must be called inside a tokio runtime.
@@ -105,32 +46,7 @@ impl Collector {
 
     /// Creates a collector that runs only on request.
     pub fn new(settings: &GcSettings, deps: Deps) -> Self {
-        let (file, uses, problem) = UsesFile::open(&deps.state_dir);
-        let reporter = Reporter::new(deps.journal);
-        if let Some(problem) = problem {
-            warn!("{problem}");
-            reporter.event("RecordDamaged", problem.to_string());
-        }
-        Self(Arc::new(Inner {
-            settings: settings.clone(),
-            image_fs: ImageFs::new(deps.runtime.clone()),
-            image_fs_problem: Mutex::default(),
-            runtime: deps.runtime,
-            disk: deps.disk,
-            places: Places::new(&blocking::FILE_SYSTEMS, 1),
-            root_dir: deps.root_dir,
-            logs_dir: deps.logs_dir,
-            board: deps.board,
-            ownership: deps.ownership,
-            holds: deps.holds,
-            reporter,
-            acts: deps.acts,
-            uses: Mutex::new(uses),
-            file: Arc::new(file),
-            run_lock: tokio::sync::Mutex::new(()),
-            pressure: Notify::new(),
-            removals: Arc::default(),
-        }))
+        Self(Arc::new(Shared::new(settings, deps)))
     }
 
     async fn run_periodically(self, pulse: &Pulse) {
@@ -286,31 +202,7 @@ impl Collector {
     }
 }
 
-impl Inner {
-    pub fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock()
-    }
-
-    /// Writes the times of images to disk.
-    pub async fn save(&self) {
-        let (file, uses) = (self.file.clone(), self.uses().clone());
-        let saved = blocking::STATE_FILES.run(move || file.save(&uses).map(drop)).await;
-        let problem = match saved {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(GcError::Panicked.to_string()),
-        };
-        self.reporter.report(Part::ImageRecord, problem);
-    }
-
-    /// Reads how full the file system of a directory is.
-    pub async fn read(&self, directory: &DiskUsage) -> Result<FsUse, GcError> {
-        let (disk, directory) = (self.disk.clone(), directory.clone());
-        let place = BTreeSet::from([directory.path.display().to_string()]);
-        let read = self.places.run(place, STATFS_LIMIT, move || fs::usage(&*disk, &directory)).await;
-        Ok(read?.ok_or(GcError::Panicked)??)
-    }
-
+impl Shared {
     /// Reports a problem when it begins or changes.
     fn report_image_fs(&self, problem: Option<String>) {
         let before = std::mem::replace(&mut *self.image_fs_problem.lock(), problem.clone());

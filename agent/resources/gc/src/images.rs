@@ -8,12 +8,12 @@ use nodewarden_model::{FsUse, ImageSeen};
 use tokio::time::Instant;
 
 use super::GcError;
-use super::collector::Inner;
 use super::metrics::{self, Part, RemovalReason};
-use super::plan::{self, Goal, ImageFacts, ImagePlan, Users};
+use super::plan::{self, Goal, ImageFacts, ImagePlan};
 use super::run::Run;
 use super::runtime::DiskUsage;
-use super::users::{self, ImageIndex, ManifestImage};
+use super::shared::Shared;
+use super::users::{self, ImageIndex, ManifestImage, Users};
 
 /// Wait between two readings while the file system settles.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ pub struct ImageSnapshot {
     pub users: Users,
 }
 
-impl Inner {
+impl Shared {
     /// Reads the images and their users.
     pub async fn snapshot(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
         let listing = self.runtime.list().await?;

@@ -22,17 +22,17 @@ mod plan;
 mod reporter;
 mod run;
 mod runtime;
+mod shared;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod users;
 mod uses;
 
-pub use collector::{Collector, Deps};
+pub use collector::Collector;
 pub use error::GcError;
 pub use fs::{Disk, FileSystems, FsError, StatVfs};
 pub use holds::{Hold, Holds};
 pub use plan::FsFault;
 pub use runtime::{DiskUsage, ImageFsInfo, Runtime};
-
-use uses::{Uses, UsesFile};
+pub use shared::Deps;

@@ -9,14 +9,14 @@ use nodewarden_pods::{log_links, log_owner};
 use nodewarden_tasks::blocking;
 use tracing::debug;
 
-use super::collector::Inner;
 use super::containers::{self, Pods, Present};
 use super::logs::{self, Orphan};
 use super::metrics::Part;
 use super::run::Run;
+use super::shared::Shared;
 use super::{GcError, plan};
 
-impl Inner {
+impl Shared {
     /// Removes dead containers and sandboxes beyond the limits. `all_unused`: also everything of pods that
     /// have ended, and the logs of evicted or preempted pods.
     ///

@@ -8,7 +8,18 @@ use nodewarden_model::{ImageSeen, Used};
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::plan::Users;
+/// The users of each image by its id: the strongest reason, and the users as text for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Users(pub BTreeMap<String, (Used, Vec<String>)>);
+
+impl Users {
+    /// Why the image is in use; `None` if it is not. An image that the runtime has pinned is in use without
+    /// any other user.
+    pub fn of(&self, image: &ImageSeen) -> Option<Used> {
+        let pinned = image.pinned.then_some(Used::Pinned);
+        self.0.get(&image.id).map(|(used, _)| *used).or(pinned)
+    }
+}
 
 /// An image that a manifest names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,22 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use nodewarden_model::{GcSettings, ImageSeen, ImageUse, Keep, Used};
+use nodewarden_model::{GcSettings, ImageSeen, ImageUse, Keep};
 
-use crate::Uses;
-
-/// The users of each image by its id: the strongest reason, and the users as text for people.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Users(pub BTreeMap<String, (Used, Vec<String>)>);
-
-impl Users {
-    /// Why the image is in use; `None` if it is not. An image that the runtime has pinned is in use without
-    /// any other user.
-    pub fn of(&self, image: &ImageSeen) -> Option<Used> {
-        let pinned = image.pinned.then_some(Used::Pinned);
-        self.0.get(&image.id).map(|(used, _)| *used).or(pinned)
-    }
-}
+use crate::users::Users;
+use crate::uses::Uses;
 
 /// The facts of the decision.
 #[derive(Debug, Clone, Copy)]

@@ -7,5 +7,5 @@ mod simulation;
 mod space;
 
 pub use containers::{DeadContainer, SandboxFact, containers};
-pub use images::{Goal, ImageFacts, ImagePlan, Users, images};
+pub use images::{Goal, ImageFacts, ImagePlan, images};
 pub use space::{FsFault, reached, wanted};

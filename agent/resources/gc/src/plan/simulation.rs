@@ -11,8 +11,9 @@ use nodewarden_model::{FsUse, GcSettings, ImageSeen, Used};
 use proptest::prelude::*;
 
 use super::images::keep;
-use super::{Goal, ImageFacts, Users, images, reached, wanted};
-use crate::Uses;
+use super::{Goal, ImageFacts, images, reached, wanted};
+use crate::users::Users;
+use crate::uses::Uses;
 
 const CAPACITY: u64 = 10_000;
 const LAYERS: usize = 12;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use nodewarden_model::{ImageSeen, ImageUse};
 
-use super::plan::Users;
+use super::users::Users;
 
 pub use file::UsesFile;
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use nodewarden_model::{GcSettings, ImageSeen, Keep, Used};
 
-use super::{Goal, ImageFacts, ImagePlan, Users, images, keep};
-use crate::Uses;
+use super::{Goal, ImageFacts, ImagePlan, images, keep};
+use crate::users::Users;
+use crate::uses::Uses;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_700_000_000 + second)

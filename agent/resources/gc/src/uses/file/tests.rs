@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use nodewarden_model::{ImageSeen, Used};
 
 use super::*;
-use crate::plan::Users;
+use crate::users::Users;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_millis(1_700_000_000_123 + 1000 * second)
