@@ -22,6 +22,7 @@ mod golden;
 mod grace;
 mod http_get;
 pub mod manifest;
+mod name_forms;
 pub mod names;
 mod pod_kind;
 mod ports;

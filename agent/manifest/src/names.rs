@@ -1,6 +1,6 @@
 //! Names of resources and their kinds in Kubernetes (pkg/apis/core/v1/helper, component-helpers/resource).
 
-use super::validate::is_qualified_name;
+use super::name_forms::{is_label_value, is_qualified_name};
 
 /// CPU time, in CPUs.
 pub const CPU: &str = "cpu";
@@ -33,7 +33,7 @@ pub fn is_extended(name: &str) -> bool {
 
 /// Whether it can be a label of an object (apimachinery's `IsQualifiedName` and `IsValidLabelValue`).
 pub fn is_label(key: &str, value: &str) -> bool {
-    is_qualified_name(key) && (value.is_empty() || (!value.contains('/') && is_qualified_name(value)))
+    is_qualified_name(key) && is_label_value(value)
 }
 
 /// Whether limits may be above requests or absent.

@@ -3,7 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Pod;
-use crate::validate::{SAFE_SYSCTLS, is_ipc_sysctl};
+
+/// Sysctls that affect only the pod itself, so that it may set them without permission of the node's operator
+/// (kubelet pkg/kubelet/sysctl/safe_sysctls.go).
+pub(crate) const SAFE: [&str; 12] = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
 
 /// Why a node on which these unsafe sysctls are allowed rejects the pod; `None` if it does not (kubelet
 /// pkg/kubelet/sysctl `patternAllowlist.Admit`).
@@ -15,7 +31,7 @@ pub fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
             Some(start) => name.starts_with(start),
             None => dotted(allowed) == name,
         };
-        SAFE_SYSCTLS.contains(&name) || allowed.iter().any(fits)
+        SAFE.contains(&name) || allowed.iter().any(fits)
     };
     let sysctls = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
     sysctls.map(|sysctl| dotted(&sysctl.name)).find_map(|name| {
@@ -23,7 +39,7 @@ pub fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
             "not allowlisted"
         } else if host_network && name.starts_with("net.") {
             "not allowed with host net enabled"
-        } else if host_ipc && is_ipc_sysctl(&name) {
+        } else if host_ipc && is_ipc(&name) {
             "not allowed with host ipc enabled"
         } else {
             return None;
@@ -43,7 +59,7 @@ pub fn default_sysctls<'a>(
     let (host_network, host_ipc) = (spec.host_network.unwrap_or(false), spec.host_ipc.unwrap_or(false));
     let is_shared = move |name: &str| {
         name.starts_with("user.")
-            || (host_ipc && is_ipc_sysctl(name))
+            || (host_ipc && is_ipc(name))
             || (host_network && (name.starts_with("net.") || name == "kernel.domainname"))
     };
     let own = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
@@ -71,6 +87,12 @@ pub fn dotted(name: &str) -> String {
             .collect(),
         _ => name.to_owned(),
     }
+}
+
+/// Whether it is a sysctl of the IPC namespace.
+pub(crate) fn is_ipc(name: &str) -> bool {
+    ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|prefix| name.starts_with(prefix))
+        || name == "kernel.sem"
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 
-use super::labels::is_port_name;
 use super::report::Report;
 use crate::ContainerKind;
+use crate::name_forms::is_port_name;
 use crate::names::{CPU, MEMORY};
 
 pub(super) fn problems(container: &Container, place: &str, restart_policy: &str, report: &mut Report) {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 
-use super::labels::is_dns_subdomain;
 use super::report::Report;
 use crate::dns_limits::{LONGEST_SEARCHES, MOST_NAMESERVERS, MOST_SEARCHES};
+use crate::name_forms::is_dns_subdomain;
 
 const POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 

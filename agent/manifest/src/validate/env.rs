@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::{
     Container, EnvFromSource, EnvVarSource, ObjectFieldSelector, ResourceFieldSelector,
 };
 
-use super::labels::{is_config_key, is_dns_subdomain, is_qualified_name};
 use super::report::Report;
 use crate::Quantity;
+use crate::name_forms::{is_config_key, is_dns_subdomain, is_qualified_name};
 use crate::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY};
 use crate::subscript;
 

@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::labels::is_port_name;
 use super::report::Report;
 use crate::Pod;
+use crate::name_forms::is_port_name;
 use crate::probe::exec_command;
 use crate::{Expander, TooLong, resolve_port, signal};
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1;
 
 use super::super::priority;
-use super::labels::{is_dns_label, is_dns_subdomain};
 use super::{Pod, PodKind, Problem, placed};
+use crate::name_forms::{is_dns_label, is_dns_subdomain};
 
 const LABEL: &str =
     "must be a DNS label: lower-case letters, digits and '-', a letter or digit at each end, at most 63";

@@ -1,8 +1,8 @@
 //! Labels and annotations (`ValidateLabels`, `ValidateAnnotations`).
 
-use super::labels::{is_label_value, is_qualified_name};
 use super::report::Report;
 use crate::Pod;
+use crate::name_forms::{is_label_value, is_qualified_name};
 
 const KEY: &str = "must be name or domain/name, the name at most 63 letters, digits, '-', '_' and '.', a letter or digit at each end";
 /// Keys and values of all annotations together, in bytes (`TotalAnnotationSizeLimitB`).

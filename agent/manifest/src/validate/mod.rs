@@ -7,7 +7,6 @@ mod dns;
 mod env;
 mod handlers;
 mod identity;
-mod labels;
 mod metadata;
 mod pod_level;
 mod projections;
@@ -23,9 +22,7 @@ mod volumes;
 
 use super::probe::MAX_COMMANDS;
 use super::{Expander, Pod, PodKind, Problem};
-pub(super) use labels::is_qualified_name;
 use report::Report;
-pub(super) use security::{SAFE as SAFE_SYSCTLS, is_ipc as is_ipc_sysctl};
 
 /// Every rule that the pod breaks. `unread` are the quantities that could not be parsed: rules that seem
 /// broken only because these are missing are not reported.

@@ -4,8 +4,8 @@ use super::super::names::{
     CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_compute, is_extended, is_hugepages, is_native,
     is_overcommit_allowed,
 };
-use super::labels::is_qualified_name;
 use super::{Pod, Problem};
+use crate::name_forms::is_qualified_name;
 use crate::{Quantity, ResourceList, Resources};
 
 /// Validates each amount of a container by itself.

@@ -7,28 +7,11 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::report::Report;
-use crate::dotted;
+use crate::sysctl::{SAFE, dotted, is_ipc};
 
 const MOST_ID: i64 = i32::MAX as i64;
 /// Longest name of an AppArmor profile, in bytes.
 const LONGEST_PROFILE: usize = 4095;
-
-/// Sysctls that affect only the pod itself, so that it may set them without permission of the node's operator
-/// (kubelet pkg/kubelet/sysctl/safe_sysctls.go).
-pub(crate) const SAFE: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-];
 
 pub(super) fn pod(spec: &PodSpec, report: &mut Report) {
     let Some(context) = &spec.security_context else { return };
@@ -131,10 +114,4 @@ fn sysctls(context: &PodSecurityContext, spec: &PodSpec, report: &mut Report) {
             report.add(field, &sysctl.name, expected);
         }
     }
-}
-
-/// Whether it is a sysctl of the IPC namespace.
-pub(crate) fn is_ipc(name: &str) -> bool {
-    ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|prefix| name.starts_with(prefix))
-        || name == "kernel.sem"
 }

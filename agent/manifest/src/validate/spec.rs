@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
 
-use super::labels::{is_dns_label, is_dns_subdomain};
 use super::report::Report;
+use crate::name_forms::{is_dns_label, is_dns_subdomain};
 
 const LABEL: &str = "must be a DNS label: lower-case letters, digits and '-', at most 63";
 const SUBDOMAIN: &str = "must be a DNS subdomain: lower-case letters, digits, '-' and '.', at most 253";

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Volume, VolumeMount};
 
-use super::labels::is_dns_label;
 use super::report::Report;
 use super::{projections, refused};
+use crate::name_forms::is_dns_label;
 use crate::volume_source::{HOST_PATH_TYPES, Medium, Source};
 use crate::{Pod, Quantity};
 

@@ -1,12 +1,12 @@
 //! The forms of names (apimachinery util/validation).
 
 /// RFC 1123 label: `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.
-pub(super) fn is_dns_label(text: &str) -> bool {
+pub(crate) fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_dns_part(text)
 }
 
 /// Labels joined by dots, at most 253 characters together.
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_part)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn is_qualified_name(text: &str) -> bool {
 }
 
 /// `IsConfigMapKey`: at most 253 letters, digits, `-`, `_` and `.`, not `.` and not beginning with `..`.
-pub(super) fn is_config_key(text: &str) -> bool {
+pub(crate) fn is_config_key(text: &str) -> bool {
     (1..=253).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
         && text != "."
@@ -36,7 +36,7 @@ pub(super) fn is_config_key(text: &str) -> bool {
 
 /// RFC 6335 as Kubernetes has it (`IsValidPortName`): 1 to 15 lower-case letters, digits and `-`, one letter
 /// at least.
-pub(super) fn is_port_name(text: &str) -> bool {
+pub(crate) fn is_port_name(text: &str) -> bool {
     text.len() <= 15
         && is_dns_part(text)
         && !text.contains("--")
@@ -44,7 +44,7 @@ pub(super) fn is_port_name(text: &str) -> bool {
 }
 
 /// Empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
-pub(super) fn is_label_value(text: &str) -> bool {
+pub(crate) fn is_label_value(text: &str) -> bool {
     text.is_empty() || (!text.contains('/') && is_qualified_name(text))
 }
 
