@@ -8,7 +8,6 @@ use serde_yaml_ng::{Mapping, Value};
 
 use super::threshold::EvictionThreshold;
 use crate::fields::Fields;
-use crate::node::{Enforce, NodeSettings};
 use crate::reading::Reading;
 use crate::show::{Map, pair};
 use crate::threshold::{EvictionTexts, Signal, Threshold};
@@ -216,15 +215,20 @@ fn in_order(
     }
 }
 
-/// Writes the kubelet's keys about eviction.
-pub(crate) fn show(top: &mut Map, node: &NodeSettings, eviction: &EvictionSettings) {
-    let hard = node.eviction_hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
-    top.put("evictionHard", hard.collect::<Mapping>());
+/// Writes the kubelet's keys about eviction. `hard` are the hard thresholds by name; `pods_enforced` is that
+/// of [`take`].
+pub(crate) fn show(
+    top: &mut Map,
+    hard: &BTreeMap<String, Threshold>,
+    pods_enforced: bool,
+    eviction: &EvictionSettings,
+) {
+    let values = hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
+    top.put("evictionHard", values.collect::<Mapping>());
     // All signals with a threshold are written above.
     top.put("mergeDefaultEvictionSettings", false);
-    let pods = node.enforce.contains(&Enforce::Pods);
-    let given = threshold::given(&eviction.thresholds, pods);
-    let soft = given.get(node.eviction_hard.len()..).unwrap_or_default();
+    let given = threshold::given(&eviction.thresholds, pods_enforced);
+    let soft = given.get(hard.len()..).unwrap_or_default();
     let values = soft.iter().map(|t| pair(t.signal.name(), t.value.to_string()));
     top.put("evictionSoft", values.collect::<Mapping>());
     let graces = soft.iter().map(|t| pair(t.signal.name(), duration::show(t.grace)));

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::keys::{self, Unread};
+use super::keys::{self, SECTION, Unread};
 use super::reading::{ReadKey, Reading, WithoutEffect};
-use super::section::SECTION;
 use super::shape::Shape;
 use super::{Problem, duration};
 

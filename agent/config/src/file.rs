@@ -7,11 +7,12 @@ use serde_yaml_ng::{Mapping, Value};
 
 use nodewarden_manifest::manifest::{LARGEST_EXPANDED, aliases_fit};
 
+use super::endpoint::Endpoint;
 use super::fields::{Fields, shown};
+use super::keys::{self, SECTION};
 use super::merge::Layers;
 use super::reading::Reading;
-use super::section::{self, SECTION};
-use super::{Config, ConfigError, Overrides, Problem, dropin, eviction, keys, kubelet_keys, renamed};
+use super::{Config, ConfigError, Overrides, Problem, dropin, eviction, kubelet_keys, renamed, section};
 
 /// A valid configuration, and what was read to make it.
 #[derive(Debug)]
@@ -157,7 +158,7 @@ pub fn read(mut map: Mapping, reading: &mut Reading, flags: &Overrides) -> Confi
     flags.kubelet.lay_over(&mut map, &mut reading.problems);
     let mut top = Fields::new("", map, Vec::new(), reading);
     let mut section = top.section(SECTION);
-    let kubelet_endpoint = section::endpoint(&mut top, keys::RUNTIME_ENDPOINT);
+    let kubelet_endpoint = Endpoint::take(&mut top, keys::RUNTIME_ENDPOINT);
     let taken = kubelet_keys::take(&mut top);
     top.finish();
     let renamed = renamed::replace(&mut section, &mut reading.problems);

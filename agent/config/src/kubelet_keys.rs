@@ -2,15 +2,16 @@
 
 use nodewarden_model::GcSettings;
 
+use crate::endpoint::Endpoint;
 use crate::eviction::EvictionSettings;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
+use crate::gc;
 use crate::kubernetes::{self, KubernetesSettings};
 use crate::logging::{self, LogSettings};
 use crate::node::{self, NodeSettings};
 use crate::pods::{self, PodSettings};
 use crate::server::{self, ServerSettings};
-use crate::{Endpoint, gc, section};
 
 /// The settings made by the kubelet's keys.
 #[derive(Debug)]
@@ -36,6 +37,6 @@ pub fn take(top: &mut Fields<'_>) -> KubeletSettings {
     let server = server::take(top);
     let gc = gc::take(top, gates);
     let logging = logging::take(top);
-    let image_endpoint = section::endpoint(top, "imageServiceEndpoint");
+    let image_endpoint = Endpoint::take(top, "imageServiceEndpoint");
     KubeletSettings { node, pods, kubernetes, server, gc, eviction, gates, logging, image_endpoint }
 }

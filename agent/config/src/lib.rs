@@ -10,6 +10,8 @@ pub mod defaults;
 mod devices;
 mod dropin;
 mod duration;
+mod effective;
+mod endpoint;
 mod error;
 mod eviction;
 mod exclusive_cpus;
@@ -42,7 +44,6 @@ mod threshold;
 mod throttle;
 mod tls;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,6 +54,7 @@ pub use augment::AugmentSettings;
 pub use beside::{KubeletConfigError, KubeletEviction};
 pub use devices::{DeviceSettings, Enforcement};
 pub use duration::parse as parse_duration;
+pub use endpoint::Endpoint;
 pub use error::{ConfigError, Problem};
 pub use eviction::EvictionSettings;
 pub use exclusive_cpus::ExclusiveCpuBounds;
@@ -220,29 +222,6 @@ impl ProgramStats {
     /// The value as it is written in the file: `Always`, `Sampled` or `Off`.
     pub fn name(self) -> &'static str {
         self.into()
-    }
-}
-
-/// A container runtime's address: `unix:///run/containerd/containerd.sock`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint(PathBuf);
-
-impl Endpoint {
-    /// Parses `unix://` with an absolute path, or a bare absolute path, which the kubelet also accepts.
-    pub fn parse(text: &str) -> Option<Self> {
-        let path = text.strip_prefix("unix://").unwrap_or(text);
-        (path.starts_with('/') && !path.contains('\0')).then(|| Self(PathBuf::from(path)))
-    }
-
-    /// The socket's path.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unix://{}", self.0.display())
     }
 }
 

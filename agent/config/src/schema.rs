@@ -9,10 +9,9 @@ use serde_json::{Map, Value, json};
 use serde_yaml_ng::Mapping;
 
 use crate::gates::table::{GATES, GateMeaning};
-use crate::keys::{self, Meaning};
+use crate::keys::{self, Meaning, SECTION};
 use crate::reading::Reading;
 use crate::renamed::RENAMED;
-use crate::section::SECTION;
 use crate::shape::Shape;
 use crate::{Overrides, file};
 

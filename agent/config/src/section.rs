@@ -5,18 +5,17 @@ use std::net::SocketAddr;
 use serde_yaml_ng::Mapping;
 
 use super::defaults as d;
+use super::endpoint::Endpoint;
 use super::fields::Fields;
+use super::keys::SECTION;
 use super::kubelet_keys::KubeletSettings;
 use super::reading::Reading;
 use super::{
-    Config, Endpoint, Mode, NodeSettings, Overrides, ProgramStats, augment, cgroup_path, devices, eviction,
+    Config, Mode, NodeSettings, Overrides, ProgramStats, augment, cgroup_path, devices, eviction,
     exclusive_cpus, gc, kubernetes, pods, probes, throttle,
 };
 use nodewarden_machine::page::page_bytes;
 use nodewarden_storage::journal::Limits;
-
-/// Its key in the file.
-pub const SECTION: &str = "nodewarden";
 
 /// Reads the section, overridden by flags, on top of the kubelet's keys.
 pub fn take(
@@ -38,7 +37,7 @@ pub fn take(
     let http_allow_anonymous = f.flag("httpAllowAnonymous", false);
     let http_allowed_hosts = http_allowed_hosts(&mut f);
     let state_dir = f.path("stateDir", d::STATE_DIR, usize::MAX);
-    let runtime_endpoint = endpoint(&mut f, "runtimeEndpoint");
+    let runtime_endpoint = Endpoint::take(&mut f, "runtimeEndpoint");
     let max_cgroups = f.number("maxCgroups", d::MAX_CGROUPS, &d::MAX_CGROUPS_RANGE);
     let page = page_bytes();
     let ring_bytes = f.bytes(
@@ -158,15 +157,6 @@ fn http_allowed_hosts(f: &mut Fields<'_>) -> Vec<String> {
         }
     }
     names
-}
-
-/// A runtime endpoint; an empty text means none, as in the kubelet.
-pub fn endpoint(f: &mut Fields<'_>, key: &'static str) -> Option<Endpoint> {
-    f.text(key, "the runtime's Unix socket as unix:///path", |t| match t {
-        "" => Some(None),
-        t => Endpoint::parse(t).map(Some),
-    })
-    .flatten()
 }
 
 /// A node name, which must be a DNS-1123 subdomain.

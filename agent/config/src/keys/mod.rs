@@ -17,6 +17,8 @@ use without_effect::WITHOUT_EFFECT;
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 /// Kind of the file.
 pub const KIND: &str = "KubeletConfiguration";
+/// The key of the section with the settings that a kubelet does not have.
+pub const SECTION: &str = "nodewarden";
 
 /// The kubelet's key that serves as default of `nodewarden.runtimeEndpoint`.
 pub const RUNTIME_ENDPOINT: &str = "containerRuntimeEndpoint";
