@@ -22,7 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::{Authenticated, Server};
 pub use crate::unauthenticated::Bounds;
 use crate::unauthenticated::{Place, Unauthenticated};
 
@@ -78,18 +77,6 @@ pub trait Answers: Send + Sync + 'static {
         connection: Arc<Connection>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send;
-}
-
-impl Answers for Server {
-    async fn answer(self: Arc<Self>, connection: Arc<Connection>, request: Request<Incoming>) -> Response {
-        Server::answer(self, connection, request).await
-    }
-}
-
-impl Answers for Authenticated {
-    async fn answer(self: Arc<Self>, connection: Arc<Connection>, request: Request<Incoming>) -> Response {
-        Authenticated::answer(self, connection, request).await
-    }
 }
 
 /// Serves until `stopping` becomes true; connections then end with the answer that they are at.

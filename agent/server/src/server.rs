@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use crate::guard::{self, Credentials, Guard, Refusal};
-use crate::listen::Connection;
+use crate::listen::{Answers, Connection};
 use crate::pods::{self, NotFound};
 use crate::query::{self, Query};
 use crate::route::{self, Offered, PodTarget, Route, Target};
@@ -83,13 +83,10 @@ impl Server {
     pub fn new(node: Node, settings: ServerSettings, gate: Gate, stopping: watch::Receiver<bool>) -> Self {
         Self { node, settings, gate, stopping }
     }
+}
 
-    /// Answers a request of a connection.
-    pub async fn answer(
-        self: Arc<Self>,
-        connection: Arc<Connection>,
-        request: Request<Incoming>,
-    ) -> Response {
+impl Answers for Server {
+    async fn answer(self: Arc<Self>, connection: Arc<Connection>, request: Request<Incoming>) -> Response {
         let label = label(request.uri().path());
         let response = match self.gate.admit(&connection, &request).await {
             Ok(path) => self.handle(connection, request, &path).await,
@@ -98,7 +95,9 @@ impl Server {
         answer::count(label, response.status());
         response
     }
+}
 
+impl Server {
     async fn handle(&self, connection: Arc<Connection>, request: Request<Incoming>, path: &str) -> Response {
         let offered = Offered {
             authorized: true,
@@ -281,13 +280,8 @@ pub struct Authenticated {
     pub routes: Router,
 }
 
-impl Authenticated {
-    /// Answers a request of a connection.
-    pub async fn answer(
-        self: Arc<Self>,
-        connection: Arc<Connection>,
-        request: Request<Incoming>,
-    ) -> Response {
+impl Answers for Authenticated {
+    async fn answer(self: Arc<Self>, connection: Arc<Connection>, request: Request<Incoming>) -> Response {
         match self.gate.admit(&connection, &request).await {
             Ok(_) => shared(&self.routes, request).await,
             Err(refused) => closing(refused),
