@@ -14,8 +14,7 @@ use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::{Destroyer, Outcome};
 use super::reconciler::{Reconcile, Reconciler};
 use super::sweeper::{Sweeper, Swept};
-use super::throttle::ThrottleOverrides;
-use nodewarden_machine::cgroup::control::Manager;
+use super::throttle::{ThrottleOverrides, ThrottleTargets};
 use nodewarden_machine::node::Capacity;
 use nodewarden_model::HierarchyStatus;
 use nodewarden_model::backoff::Backoff;
@@ -47,23 +46,6 @@ pub struct HierarchyManager {
     pending_updates: Arc<AtomicU64>,
     throttle_targets: ThrottleTargets,
     capacity: watch::Receiver<Arc<Capacity>>,
-}
-
-/// The levels that can be throttled, and by which means.
-#[derive(Debug, Clone)]
-pub struct ThrottleTargets {
-    /// Reads and writes the cgroups.
-    pub manager: Arc<Manager>,
-    /// Path of the BestEffort cgroup.
-    pub best_effort: String,
-    /// Path of the Burstable cgroup.
-    pub burstable: String,
-    /// The levels exist (`cgroupsPerQOS`).
-    pub levels: bool,
-    /// `cpu.idle` can be set.
-    pub idle: bool,
-    /// `memory.high` exists: cgroup v2.
-    pub memory_high: bool,
 }
 
 /// Handle to the manager for other threads.

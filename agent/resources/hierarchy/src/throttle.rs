@@ -4,8 +4,27 @@
 //! An override can only reduce a limit, and is reconciled like any other limit. The first reconcile without
 //! the override restores the level's own limit; after a crash the next agent does so.
 
-use nodewarden_machine::cgroup::control::{Bound, CpuQuota, DriverKind, Limits};
+use std::sync::Arc;
+
+use nodewarden_machine::cgroup::control::{Bound, CpuQuota, DriverKind, Limits, Manager};
 use nodewarden_qos::HierarchyFacts;
+
+/// The levels that can be throttled, and by which means.
+#[derive(Debug, Clone)]
+pub struct ThrottleTargets {
+    /// Reads and writes the cgroups.
+    pub manager: Arc<Manager>,
+    /// Path of the BestEffort cgroup.
+    pub best_effort: String,
+    /// Path of the Burstable cgroup.
+    pub burstable: String,
+    /// The levels exist (`cgroupsPerQOS`).
+    pub levels: bool,
+    /// `cpu.idle` can be set.
+    pub idle: bool,
+    /// `memory.high` exists: cgroup v2.
+    pub memory_high: bool,
+}
 
 /// The reduced limits of one level; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
