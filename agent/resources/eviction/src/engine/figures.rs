@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::shared::Shared;
 use crate::gather::{self, Subject};
 use crate::limits::Limits;
-use crate::usage::{PodUse, Scope, Sources, writable_layers};
+use crate::usage::{PodUse, Scope, Sources, with_disk, writable_layers};
 use crate::{Candidate, RequiredStats};
 use nodewarden_tasks::blocking;
 
@@ -57,7 +57,7 @@ pub async fn candidates(shared: &Arc<Shared>, counted: Counted, time: Duration) 
     read.into_iter()
         .filter_map(|(subject, used)| {
             let candidate = gather::candidates(&layout, &[subject], none).pop()?;
-            Some(gather::with_disk(candidate, used))
+            Some(with_disk(candidate, used))
         })
         .collect()
 }

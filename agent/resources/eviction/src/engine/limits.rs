@@ -7,7 +7,7 @@ use super::decision_log::DecisionLog;
 use super::figures::{self, Counted};
 use super::shared::Shared;
 use crate::limits::{Exceeded, Limits, exceeded};
-use crate::usage::PodUse;
+use crate::usage::{PodUse, with_disk};
 use crate::{Candidate, RequiredStats, gather, metrics, rank};
 use crate::{Eviction, EvictionReason};
 use nodewarden_model::{CandidateSeen, SignalSeen};
@@ -72,7 +72,7 @@ async fn check(shared: &Arc<Shared>) -> Round {
         round.complete &= all.chain(volumes.values().copied()).all(|part| part.complete);
         let volumes = volumes.iter().map(|(name, part)| (name.clone(), part.bytes)).collect();
         let found = gather::candidates(&shared.deps.layout, &[subject], RequiredStats::default()).pop();
-        let Some(candidate) = found.map(|found| gather::with_disk(found, used)) else { continue };
+        let Some(candidate) = found.map(|found| with_disk(found, used)) else { continue };
         if let Some(exceeded) = exceeded(&limits, &candidate, &volumes) {
             evict(shared, &OverLimit { candidate, exceeded }, woken);
         }

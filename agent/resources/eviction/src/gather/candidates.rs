@@ -9,7 +9,6 @@ use jiff::Timestamp;
 
 use super::memory::{GroupMemory, Memory, directory, text};
 use super::open_file::OpenFile;
-use crate::usage::PodUse;
 use crate::{Candidate, ContainerUse, RequiredStats};
 use nodewarden_machine::cgroup::parse::number;
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
@@ -53,16 +52,6 @@ pub fn candidates(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -
         candidate
     };
     subjects.iter().map(of_one).collect()
-}
-
-/// A candidate with its disk use.
-pub fn with_disk(mut candidate: Candidate, found: PodUse) -> Candidate {
-    candidate.disk = Some(found.disk);
-    for (name, used) in found.containers {
-        let memory = candidate.containers.get(&name).and_then(|before| before.memory);
-        candidate.containers.insert(name, ContainerUse { memory, ..used });
-    }
-    candidate
 }
 
 /// Sets the working sets of the pod and of each container.

@@ -24,4 +24,4 @@ mod walk;
 pub use layers::Layers;
 pub use layers::writable_layers;
 pub use measurer::Measurer;
-pub use pod::{PodUse, Scope, Sources};
+pub use pod::{PodUse, Scope, Sources, with_disk};

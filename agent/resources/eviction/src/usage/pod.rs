@@ -8,7 +8,7 @@ use super::layers::{LayerStats, Layers};
 use super::measurer::{Directory, Measurer, Part};
 use super::overlays::Overlays;
 use crate::gather::{Subject, container_group, groups_below};
-use crate::{ContainerUse, DiskUse, PodDisk};
+use crate::{Candidate, ContainerUse, DiskUse, PodDisk};
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::project_quota::ProjectUse;
 use nodewarden_manifest::Pod;
@@ -30,6 +30,16 @@ pub struct PodUse {
     pub containers: BTreeMap<String, ContainerUse>,
     /// `emptyDir` volumes on disk by name.
     pub volumes: BTreeMap<String, DiskUse>,
+}
+
+/// A candidate with its disk use.
+pub fn with_disk(mut candidate: Candidate, found: PodUse) -> Candidate {
+    candidate.disk = Some(found.disk);
+    for (name, used) in found.containers {
+        let memory = candidate.containers.get(&name).and_then(|before| before.memory);
+        candidate.containers.insert(name, ContainerUse { memory, ..used });
+    }
+    candidate
 }
 
 /// What of a pod is counted.

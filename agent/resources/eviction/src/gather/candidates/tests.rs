@@ -7,7 +7,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 
 use super::*;
-use crate::usage::{Layers, Measurer, Scope, Sources, writable_layers};
+use crate::usage::{Layers, Measurer, Scope, Sources, with_disk, writable_layers};
 use crate::{DiskUse, PodDisk, kill};
 use nodewarden_cri::Client;
 use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
