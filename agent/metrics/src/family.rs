@@ -1,6 +1,6 @@
 //! A metric family as a constant: name, type, help and label keys are in one table and nowhere else.
 
-pub(crate) use nodewarden_model::family::{CgroupFamily, Desc, Figure, Kind};
+pub(crate) use nodewarden_model::family::{Desc, Kind};
 
 /// Defines an enum of families, one line each: `Variant: Kind "name" LABELS "help";`.
 macro_rules! families {

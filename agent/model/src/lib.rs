@@ -13,6 +13,7 @@ mod decision;
 mod device;
 mod disk_use;
 mod event;
+mod event_body;
 mod exclusive_cpus;
 pub mod family;
 #[cfg(any(test, feature = "testing"))]
@@ -22,6 +23,7 @@ mod hierarchy;
 mod histogram;
 mod identity;
 mod image;
+mod place;
 mod pod;
 mod probe;
 mod reason;
@@ -46,7 +48,8 @@ pub use device::{
     DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health, HostDevice, HostDeviceKind,
 };
 pub use disk_use::{ContainerDiskView, DiskFigure, DiskView, PodDiskView};
-pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
+pub use event::Event;
+pub use event_body::{Correction, EventBody};
 pub use exclusive_cpus::{CpuOwner, CpuOwners, CpuTurn, CpuUse, CpuUser, ExclusiveCpu, ExclusiveCpusView};
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, NodeResource, PodCgroup};
@@ -55,6 +58,7 @@ pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
+pub use place::{Place, PodRef};
 pub use pod::{
     ApiState, ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView,
     ReadinessGate, ResizeInProgress, ResizePending,
@@ -66,7 +70,11 @@ pub use status::{
     TopicStatus,
 };
 pub use system::SystemCgroups;
-pub use topics::*;
+pub use topics::{
+    Argument, BlockCounters, CgroupFamily, CpuCounters, Detail, DeviceAccess, DeviceVerdict, EventType, Exit,
+    Figure, Hook, KernelCounters, LimitScope, LimitWrite, Need, NetworkCounters, OomKill, ProcessCounters,
+    Program, ReclaimCounters, Sample, Topic, TopicSpec, Tree, Writer, device_name, event,
+};
 pub use usage::{
     CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
     Pressures, ProcessUsage, Usage,

@@ -14,6 +14,7 @@ mod network;
 mod oom;
 mod process;
 mod reclaim;
+mod samples;
 mod spec;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use proto::event::Detail as ProtoDetail;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Correction, EventBody, Tree, events};
+use crate::event_body::{Correction, EventBody, events};
 
 pub use block::BlockCounters;
 pub use cpu::CpuCounters;
@@ -33,6 +34,7 @@ pub use network::NetworkCounters;
 pub use oom::{LimitScope, OomKill};
 pub use process::{Exit, ProcessCounters};
 pub use reclaim::ReclaimCounters;
+pub use samples::{CgroupFamily, Figure, Sample};
 pub use spec::{Argument, Hook, Need, Program, TopicSpec};
 
 /// A topic of the kernel programs. Each is on or off as a whole.
@@ -140,6 +142,19 @@ impl KernelCounters {
 /// `counters`; `None` if they have never counted anything.
 fn counted<T: Default + PartialEq>(counters: Option<&T>) -> Option<&T> {
     counters.filter(|c| **c != T::default())
+}
+
+/// What is known of the cgroups when a record of the kernel programs is turned into an event.
+pub trait Tree {
+    /// Path of the cgroup with the kernel id `id` in the hierarchy of `space` (an
+    /// `nodewarden_ebpf_abi::Space` as a number); `None` if it is not known.
+    fn path(&self, space: usize, id: u64) -> Option<Arc<str>>;
+
+    /// Like [`Tree::path`]; a cgroup that is not known is shown by its id.
+    fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str>;
+
+    /// Bytes of a page: the kernel counts memory in pages.
+    fn page_bytes(&self) -> u64;
 }
 
 events! {

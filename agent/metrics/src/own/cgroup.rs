@@ -1,10 +1,9 @@
 //! The kernel programs' counters of each cgroup: the families of every topic.
 
 use crate::exposition::Exposition;
-use crate::family::{CgroupFamily, Figure};
 use crate::number::Value;
 use crate::rows::{Rows, Style};
-use nodewarden_model::{Log2Histogram, Snapshot, Topic};
+use nodewarden_model::{CgroupFamily, Figure, Log2Histogram, Snapshot, Topic};
 
 /// Writes every family that has a cgroup in its labels.
 pub(super) fn write(out: &mut Exposition<'_>, snapshot: &Snapshot) {

@@ -7,10 +7,10 @@ use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::KernelCounters;
 use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID};
+use super::samples::{CgroupFamily, Figure, GROUP_OPERATION};
 use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
 use crate::Log2Histogram;
-use crate::family::{CgroupFamily, Figure, GROUP_OPERATION};
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {
     name: "block",

@@ -6,11 +6,11 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use super::fields::{
     CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_LAST_ARRIVAL, TASK_PID,
 };
+use super::samples::{CgroupFamily, Figure, GROUP, GROUP_KIND};
 use super::spec::Argument::{Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
 use super::{KernelCounters, counted};
 use crate::Log2Histogram;
-use crate::family::{CgroupFamily, Figure, GROUP, GROUP_KIND};
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {
     name: "cpu",

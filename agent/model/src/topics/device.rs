@@ -9,12 +9,13 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use proto::event::Detail as ProtoDetail;
 use serde::{Deserialize, Serialize};
 
-use super::Detail;
 use super::fields::{
     CGROUP_KN, CGROUP_LEVEL, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_TGID,
 };
 use super::spec::{TopicSpec, field};
-use crate::event::{EventBody, Place, Tree};
+use super::{Detail, Tree};
+use crate::event_body::EventBody;
+use crate::place::Place;
 use crate::text::until_zero;
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {

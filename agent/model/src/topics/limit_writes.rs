@@ -9,7 +9,7 @@ use super::fields::{
     TASK_CGROUPS, TASK_COMM, TASK_TGID,
 };
 use super::spec::{Hook, Program, TopicSpec, field};
-use crate::event::PodRef;
+use crate::place::PodRef;
 use crate::text::until_zero;
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {

@@ -4,9 +4,9 @@ use nodewarden_ebpf_abi::{CellReader, NetworkCell, Space};
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID};
+use super::samples::{CgroupFamily, Figure, GROUP_DIRECTION};
 use super::spec::{Hook, Program, TopicSpec};
 use super::{KernelCounters, counted};
-use crate::family::{CgroupFamily, Figure, GROUP_DIRECTION};
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {
     name: "network",

@@ -13,11 +13,12 @@ use super::fields::{
     CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_FLAGS, TASK_PID,
     TASK_SIGNAL, TASK_TGID,
 };
+use super::samples::{CgroupFamily, Figure, GROUP};
 use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Need, Program, TopicSpec, field};
-use super::{Detail, KernelCounters, counted};
-use crate::event::{EventBody, Place, Tree};
-use crate::family::{CgroupFamily, Figure, GROUP};
+use super::{Detail, KernelCounters, Tree, counted};
+use crate::event_body::EventBody;
+use crate::place::Place;
 use crate::text::until_zero;
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {

@@ -4,10 +4,10 @@ use nodewarden_ebpf_abi::{CellReader, GroupCell, Space};
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::fields::{CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS};
+use super::samples::{CgroupFamily, Figure, GROUP_KIND};
 use super::spec::Argument::Number;
 use super::spec::{Program, TopicSpec};
 use super::{KernelCounters, counted};
-use crate::family::{CgroupFamily, Figure, GROUP_KIND};
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {
     name: "reclaim",

@@ -7,7 +7,7 @@ use nodewarden_ebpf_abi::Space;
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::KernelCounters;
-use crate::family::CgroupFamily;
+use super::samples::CgroupFamily;
 
 /// The constant description of one topic.
 pub struct TopicSpec {
