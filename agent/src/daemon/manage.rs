@@ -12,7 +12,6 @@ use super::devices;
 use super::error::DaemonError;
 use super::eviction::{self, Eviction, ManagedPods};
 use super::exclusive_cpus::ExclusiveCpuWatch;
-use super::log_rotation::LogRotation;
 use super::node_parts::NodeParts;
 use super::pod_reports::PodReports;
 use super::process;
@@ -31,6 +30,7 @@ use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer,
 use nodewarden_kube::source::ApiSource;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_model::{Detail, Identity, Topic};
+use nodewarden_pods::log_rotation::LogRotation;
 use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, Following, PodSource, PodSources};
@@ -135,7 +135,13 @@ fn run_pods(
             wakeups,
         },
     );
-    let log_rotation = LogRotation::start(context, endpoint);
+    let log_rotation = LogRotation::start(
+        context.runtime,
+        endpoint,
+        &config.pods,
+        context.pods.clone(),
+        config.pods_dir(),
+    );
     let handed = pods.clone();
     let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;

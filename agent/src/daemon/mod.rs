@@ -16,7 +16,6 @@ mod exclusive_cpus;
 mod footprint;
 mod gc;
 mod kubernetes;
-mod log_rotation;
 mod manage;
 mod names;
 mod node_parts;

@@ -3,6 +3,7 @@
 use nodewarden_gc::Collector;
 use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
+use nodewarden_pods::log_rotation::LogRotation;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::source::Following;
 use nodewarden_resource_managers::ResourceManagers;
@@ -13,7 +14,6 @@ use super::devices::NodeDevices;
 use super::eviction::Eviction;
 use super::exclusive_cpus::ExclusiveCpuWatch;
 use super::kubernetes::NodeKeeper;
-use super::log_rotation::LogRotation;
 use super::pod_reports::PodReports;
 use super::shutdown::Shutdown;
 

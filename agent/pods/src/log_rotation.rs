@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::context::Context;
-use nodewarden_config::{Endpoint, LogRotation as Policy};
+use crate::paths::PodPaths;
+use crate::status::PodStatusCache;
+use nodewarden_config::{Endpoint, LogRotation as Policy, PodSettings};
 use nodewarden_cri::logs::{LogError, LogPath, rotation};
 use nodewarden_cri::{Client, RuntimeError};
 use nodewarden_model::ContainerState;
-use nodewarden_pods::paths::PodPaths;
-use nodewarden_pods::status::PodStatusCache;
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::{self, Pulse};
 
@@ -22,6 +22,7 @@ use nodewarden_tasks::parts::{self, Pulse};
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The task that rotates logs; ended when this is dropped.
+#[derive(Debug)]
 pub struct LogRotation(tokio::task::JoinHandle<()>);
 
 impl Drop for LogRotation {
@@ -31,24 +32,27 @@ impl Drop for LogRotation {
 }
 
 impl LogRotation {
-    /// Starts the task; `None` where logs are not to be rotated.
-    pub fn start(context: Context<'_>, endpoint: &Endpoint) -> Option<Self> {
-        let settings = &context.config.pods;
+    /// Starts the task for the logs of `pods`, whose directories are in `pods_dir`; `None` where logs are not
+    /// to be rotated.
+    pub fn start(
+        runtime: &Handle,
+        endpoint: &Endpoint,
+        settings: &PodSettings,
+        pods: PodStatusCache,
+        pods_dir: PathBuf,
+    ) -> Option<Self> {
         let rotator = Rotator {
             max_size: settings.rotation.max_size?,
             policy: settings.rotation,
             // A connection of its own: the runtime's other calls do not wait for this one.
             client: Client::new(endpoint).with_request_limit(settings.runtime_request_timeout),
-            pods: context.pods.clone(),
-            pods_dir: context.config.pods_dir(),
+            pods,
+            pods_dir,
             logs_dir: settings.logs_dir.clone(),
             failing: BTreeSet::new(),
         };
-        Some(Self(
-            context
-                .runtime
-                .spawn(parts::register("log rotation", LIMIT).task_with(|pulse| rotator.run(pulse))),
-        ))
+        let part = parts::register("log rotation", LIMIT);
+        Some(Self(runtime.spawn(part.task_with(|pulse| rotator.run(pulse)))))
     }
 }
 
