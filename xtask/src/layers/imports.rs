@@ -27,6 +27,8 @@ pub struct Rooms {
     pub names: Vec<String>,
     /// Every use of one in another, in the order of files and lines.
     pub imports: Vec<Import>,
+    /// Rooms of which the root has every name by a `*`, and the line: an import of such a name can't be seen.
+    pub hidden: Vec<(String, usize)>,
     /// Modules that are declared and have no file: where, and which files were looked for.
     pub missing: Vec<(String, usize, String)>,
 }
@@ -45,6 +47,7 @@ pub fn rooms(sources: &Sources) -> Rooms {
         let tokens = product(&sources[root]);
         reader.rooms.names = declared(&tokens);
         reader.exported = exported(&tokens, &reader.rooms.names);
+        reader.rooms.hidden = hidden(&tokens, &reader.rooms.names);
         reader.file(root, &tokens, &[]);
     }
     let mut rooms = reader.rooms;
@@ -232,6 +235,17 @@ fn exported(tokens: &[Token], rooms: &[String]) -> BTreeMap<String, String> {
     exported
 }
 
+/// The rooms of which the root has every name by a `*`, with the lines.
+fn hidden(tokens: &[Token], rooms: &[String]) -> Vec<(String, usize)> {
+    let all = (0..tokens.len()).filter_map(|at| match kinds(&tokens[at..]) {
+        [Some(Kind::Word(room)), Some(Kind::Sign(':')), Some(Kind::Sign(':')), Some(Kind::Sign('*'))] => {
+            Some((room.to_owned(), tokens[at].line))
+        }
+        _ => None,
+    });
+    all.filter(|(room, _)| rooms.contains(room)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +309,13 @@ mod tests {
         let rooms = rooms(&sources(&[("lib.rs", "\nmod a;")]));
         assert_eq!(rooms.missing, [("lib.rs".to_owned(), 2, "a.rs or a/mod.rs".to_owned())]);
         assert_eq!(rooms.names, ["a"]);
+    }
+
+    #[test]
+    fn a_star_in_the_root_hides_the_names_of_a_room() {
+        let root = "mod a;\npub use a::*;\nmod b;\nuse {std::io, b::*};\nuse other::*; use a::{b, c};";
+        let rooms = rooms(&sources(&[("lib.rs", root), ("a.rs", "use crate::b::*;"), ("b.rs", "")]));
+        assert_eq!(rooms.hidden, [("a".to_owned(), 2), ("b".to_owned(), 4)]);
     }
 
     #[test]

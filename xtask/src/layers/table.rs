@@ -13,7 +13,7 @@ use super::imports::{Sources, rooms};
 pub struct Table {
     /// Packages from the ground to the top: each may depend only on those before it.
     pub crates: Vec<String>,
-    /// For packages whose rooms have an order too: their top-level modules from the ground to the top.
+    /// The top-level modules of each package from the ground to the top. Below `agent/` every package has them.
     #[serde(default)]
     pub rooms: BTreeMap<String, Vec<String>>,
 }
@@ -61,18 +61,19 @@ pub fn check(table: &Table, root: &str, packages: &[Package]) -> Vec<Violation> 
         |what: String, word: &str| Violation { file: MANIFEST.into(), line: line_of(root, word), what };
     let listed = |name: &str| table.crates.iter().position(|known| known == name);
     let mut violations = Vec::new();
-    for name in table.crates.iter().chain(table.rooms.keys()) {
+    let only_rooms = || table.rooms.keys().filter(|name| listed(name).is_none());
+    for name in table.crates.iter().chain(only_rooms()) {
         if !packages.iter().any(|package| package.name == *name) {
             violations.push(in_table(format!("the table of layers has {name}, which is no package"), name));
         }
     }
-    for name in table.rooms.keys().filter(|name| listed(name).is_none()) {
+    for name in only_rooms() {
         violations.push(in_table(format!("{name} has rooms but no place among the crates"), name));
     }
     for package in packages {
         match listed(&package.name) {
             Some(own) => depends(package, own, &listed, &mut violations),
-            None if package.folder == PRODUCT || package.folder.starts_with(&format!("{PRODUCT}/")) => {
+            None if is_product(package) => {
                 violations.push(Violation {
                     file: format!("{}/{MANIFEST}", package.folder),
                     line: 1,
@@ -81,11 +82,20 @@ pub fn check(table: &Table, root: &str, packages: &[Package]) -> Vec<Violation> 
             }
             None => {}
         }
-        if let Some(order) = table.rooms.get(&package.name) {
-            room_order(package, order, root, &mut violations);
+        match table.rooms.get(&package.name) {
+            Some(order) => room_order(package, order, root, &mut violations),
+            None if listed(&package.name).is_some() && is_product(package) => {
+                let what = format!("the rooms of {} have no order in the table of layers", package.name);
+                violations.push(in_table(what, &package.name));
+            }
+            None => {}
         }
     }
     violations
+}
+
+fn is_product(package: &Package) -> bool {
+    package.folder == PRODUCT || package.folder.starts_with(&format!("{PRODUCT}/"))
 }
 
 /// Looks at what the package at place `own` depends on.
@@ -122,6 +132,10 @@ fn room_order(package: &Package, order: &[String], root: &str, violations: &mut 
         let what = format!("room {room} of {} is missing in the table of layers", package.name);
         violations.push(Violation { file: in_source("lib.rs"), line: 1, what });
     }
+    for (room, line) in &found.hidden {
+        let what = format!("the names of room {room} are exported by `*`, which hides who imports them");
+        violations.push(Violation { file: in_source("lib.rs"), line: *line, what });
+    }
     for (file, line, candidates) in &found.missing {
         let what = format!("the module has no file {candidates}");
         violations.push(Violation { file: in_source(file), line: *line, what });
@@ -151,7 +165,8 @@ mod tests {
         [workspace.metadata.layers.rooms]\ntop = [\"low\", \"high\"]\n";
 
     fn table() -> Table {
-        let rooms = [("top".to_owned(), vec!["low".to_owned(), "high".to_owned()])];
+        let rooms =
+            [("top".to_owned(), vec!["low".to_owned(), "high".to_owned()]), ("ground".into(), vec![])];
         Table { crates: vec!["ground".into(), "top".into()], rooms: rooms.into() }
     }
 
@@ -198,6 +213,26 @@ mod tests {
             violations(&[ground, top("", "")]),
             ["agent/ground/Cargo.toml:5: crate ground depends on crate top, which is above it"]
         );
+    }
+
+    #[test]
+    fn rooms_without_an_order_and_names_behind_a_star_are_named() {
+        let ground = package("ground", "agent/ground", &[], &[("lib.rs", "mod a;"), ("a.rs", "")]);
+        let mut table = table();
+        table.rooms.remove("ground");
+        let mut top = top("", "");
+        top.sources.insert("lib.rs".into(), "pub mod high;\nmod low;\npub use low::*;".into());
+        let found = check(&table, ROOT, &[ground.clone(), top]);
+        assert_eq!(
+            found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [
+                "Cargo.toml:2: the rooms of ground have no order in the table of layers",
+                "agent/src/lib.rs:3: the names of room low are exported by `*`, which hides who imports them",
+            ]
+        );
+        let elsewhere = Package { folder: "ebpf/abi".into(), ..ground };
+        let top = package("top", "agent", &["ground"], &[("lib.rs", "mod low { } mod high { }")]);
+        assert_eq!(check(&table, ROOT, &[elsewhere, top]), []);
     }
 
     #[test]
