@@ -1,5 +1,7 @@
 //! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`],
-//! [`counters`]), and both joined to one reading ([`sampler`]). [`limit_writes`]: who has written limits.
+//! [`counters`]), and both joined to one reading ([`sampler`]), with the names of their pods and containers
+//! ([`names`]). [`limit_writes`]: who has written limits. [`Observer`] has all of it, and takes in what the
+//! kernel programs report; [`Observation`] starts it.
 
 #![deny(missing_docs)]
 
@@ -8,6 +10,12 @@ pub mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod limit_writes;
+pub mod names;
+mod observation;
+mod observer;
 pub mod registry;
 pub mod sampler;
 pub mod tree;
+
+pub use observation::{Observation, ObservationError};
+pub use observer::{Coverage, Facts, Observer, OnPressure};

@@ -10,7 +10,6 @@ use tracing::info;
 use super::context::Context;
 use super::error::DaemonError;
 use super::node_parts::NodeParts;
-use super::observation::Observation;
 use super::privileges::Privileges;
 use super::process::Signals;
 use super::servers::{Endpoints, Servers};
@@ -24,6 +23,7 @@ use nodewarden_kube::KnownPods;
 use nodewarden_kube::credentials::Renewal;
 use nodewarden_kube::events::Events;
 use nodewarden_model::{Detail, HookState};
+use nodewarden_observer::Observation;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts::{self, Parts};
@@ -83,7 +83,8 @@ impl App {
         }
         // Kernel programs report memory events before eviction is started.
         let wakeups = Wakeups::default();
-        let observation = Observation::start(config, &journal, wakeups.waker())?;
+        let waker = wakeups.waker();
+        let observation = Observation::start(config, &journal, Box::new(move |what| waker.wake(what)))?;
         record_start(config, &observation, &journal);
         let (observer, pods) = (&observation.observer, PodStatusCache::default());
         let (connection, credentials) = kubernetes::connect(config, runtime)?.unzip();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::observer::Observer;
 use nodewarden_config::Config;
 use nodewarden_kube::events::Events;
 use nodewarden_kube::{Connection, KnownPods};
+use nodewarden_observer::Observer;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 

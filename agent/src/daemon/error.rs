@@ -8,8 +8,7 @@ use nodewarden_api::http::BindError;
 use nodewarden_hierarchy::HierarchyError;
 use nodewarden_kube::KubeError;
 use nodewarden_kube::serving::ServingError;
-use nodewarden_machine::cgroup::CgroupError;
-use nodewarden_machine::ebpf::KernelError;
+use nodewarden_observer::ObservationError;
 use nodewarden_pods::registry::ProvidersError;
 use nodewarden_resource_managers::ManagerError;
 use nodewarden_storage::journal::JournalError;
@@ -24,11 +23,9 @@ pub enum DaemonError {
     #[error("cannot make the state directory {path}: {source}")]
     StateDir { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Cgroup(#[from] CgroupError),
+    Observation(#[from] ObservationError),
     #[error(transparent)]
     Journal(#[from] JournalError),
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
     #[error("mode manage: {0}")]
     Manage(#[from] HierarchyError),
     #[error(transparent)]

@@ -11,7 +11,6 @@ use super::context::Context;
 use super::devices;
 use super::error::DaemonError;
 use super::eviction::{self, Eviction, ManagedPods};
-use super::exclusive_cpus::ExclusiveCpuWatch;
 use super::node_parts::NodeParts;
 use super::pod_reports::PodReports;
 use super::process;
@@ -25,6 +24,7 @@ use nodewarden_eviction::History;
 use nodewarden_eviction::Wakeups;
 use nodewarden_eviction::engine::RestoredState;
 use nodewarden_eviction::metrics;
+use nodewarden_exclusive_cpus::{self as exclusive_cpus, ExclusiveCpuWatch};
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_kube::source::ApiSource;
@@ -135,18 +135,23 @@ fn run_pods(
             wakeups,
         },
     );
-    let log_rotation = LogRotation::start(
-        context.runtime,
-        endpoint,
-        &config.pods,
-        context.pods.clone(),
-        config.pods_dir(),
-    );
+    let log_rotation =
+        LogRotation::start(context.runtime, endpoint, &config.pods, context.pods.clone(), config.pods_dir());
     let handed = pods.clone();
     let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;
     let owners = resource_managers::follow_owners(context, &managers, hierarchy.pod_cgroups());
-    let exclusive_cpus = ExclusiveCpuWatch::start(context, owners)?;
+    let exclusive_cpus = ExclusiveCpuWatch::start(
+        exclusive_cpus::Deps {
+            observer: context.observer.clone(),
+            journal: context.journal.clone(),
+            pods: context.pods.clone(),
+            bounds: config.exclusive_cpus,
+            runtime: context.runtime.clone(),
+        },
+        owners,
+    )
+    .map_err(|source| DaemonError::Start { what: "thread of exclusive CPUs", source })?;
     let reports = PodReports::start(context, begun);
     let written = reports.as_ref().map(PodReports::written);
     let node = NodeParts {

@@ -1,5 +1,6 @@
 //! The parts that depend on the mode.
 
+use nodewarden_exclusive_cpus::ExclusiveCpuWatch;
 use nodewarden_gc::Collector;
 use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
@@ -12,7 +13,6 @@ use nodewarden_throttle::Throttle;
 use super::augment::AugmentParts;
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
-use super::exclusive_cpus::ExclusiveCpuWatch;
 use super::kubernetes::NodeKeeper;
 use super::pod_reports::PodReports;
 use super::shutdown::Shutdown;

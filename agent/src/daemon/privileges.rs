@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::observer::Observer;
 use nodewarden_config::{Config, Enforcement, Mode, ProgramStats};
 use nodewarden_machine::privileges::{
     Held, Mounts, PrivilegesError, Use, explain, keep_only, kept, refuse, refused,
 };
 use nodewarden_model as model;
+use nodewarden_observer::Observer;
 
 /// How long threads may take that are in the kernel.
 const LONGEST: Duration = Duration::from_secs(5);

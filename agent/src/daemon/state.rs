@@ -8,15 +8,14 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::augment::ApiPods;
 use super::context::Context;
-use super::exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use super::node_parts::NodeParts;
-use super::observer::Observer;
 use super::privileges::Privileges;
 use super::resource_managers;
 use super::system_cgroups::SystemCgroupLookup;
 use nodewarden_devices::beside::ShownDevices;
 use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
+use nodewarden_exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use nodewarden_gc::Collector;
 use nodewarden_lifecycle::SetAside;
 use nodewarden_machine::cgroup::workloads;
@@ -25,6 +24,7 @@ use nodewarden_model::{
     AgentCost, AgentState, CpuMapView, DenialCount, DevicesView, EvictionStatus, ExclusiveCpusView,
     HierarchyStatus, ImageGc, PodView, ProbesView, Snapshot, Status, SystemCgroups, Workload,
 };
+use nodewarden_observer::Observer;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_resource_managers::ResourceManagers;

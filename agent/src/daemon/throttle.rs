@@ -7,11 +7,11 @@ use nodewarden_ebpf_abi::{Space, UNTRACKED};
 
 use super::context::Context;
 use super::error::DaemonError;
-use super::observer::Observer;
 use nodewarden_config::{EvictionThreshold, Signal, Threshold};
 use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{HookState, Identity, Topic};
+use nodewarden_observer::Observer;
 use nodewarden_throttle::{self as throttle, Deps, Machine, Throttle, Waited};
 
 /// Starts throttling; `None` where it is not enabled.

@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::error::DaemonError;
-use super::observer::Observer;
 use super::{footprint, page_map};
 use nodewarden_config::{Config, ProgramStats};
 use nodewarden_machine::ebpf::MonotonicClock;
 use nodewarden_model::{HookState, Topic};
+use nodewarden_observer::Observer;
 use nodewarden_tasks::parts::{self, Part};
 
 /// How often slots are given back and losses recorded.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nodewarden_config::{DeviceSettings, Enforcement};
+use nodewarden_machine::device_nodes;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Health, HostDevice};
 use nodewarden_proto::deviceplugin::v1beta1::ContainerAllocateResponse;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::enforce::{self, EnforceError, Enforcer};
+use crate::enforce::{EnforceError, Enforcer};
 use crate::injection::response;
 use crate::policy::{self, PodPolicy, Scope};
 use crate::{Allocation, Devices};
@@ -144,9 +145,9 @@ impl Guards {
         for (resource, allocation) in allocations.values().flatten() {
             responses.push(usable(resource, allocation, &cut));
             let paths = self.0.settings.extra.get(resource).into_iter().flatten();
-            extra.extend(paths.flat_map(|path| enforce::matching_nodes(path)));
+            extra.extend(paths.flat_map(|path| device_nodes::matching_nodes(path)));
         }
-        let rules = policy::rules(&guarded.pod, &responses, &extra, enforce::device_nodes);
+        let rules = policy::rules(&guarded.pod, &responses, &extra, device_nodes::device_nodes);
         let policy = PodPolicy { mode: guarded.mode, rules, scope: Scope::Everything };
         let pods = self.lock();
         if pods.get(uid).is_none_or(|newest| newest.turn != guarded.turn) {

@@ -32,7 +32,7 @@ mod view;
 pub use admission::Admitted;
 pub use aligned::{DeviceProvider, Preferences};
 pub use allocations::Question;
-pub use enforce::{EnforceError, Enforcer, path_of};
+pub use enforce::{EnforceError, Enforcer};
 pub use error::AdmissionError;
 pub use guards::Guards;
 pub use manager::{DeviceEvent, DeviceTasks, Devices, EventSink};

@@ -15,6 +15,7 @@ use nodewarden_devices::beside::{
 };
 use nodewarden_machine::cgroup::join;
 use nodewarden_model::{Detail, HookState};
+use nodewarden_observer::Observer;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::{blocking, parts};
 use tokio::task::JoinSet;
@@ -24,7 +25,6 @@ use super::pods::ApiPods;
 use super::record;
 use crate::daemon::context::Context;
 use crate::daemon::observe;
-use crate::daemon::observer::Observer;
 
 /// How long one poll of the task may take: it never blocks.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -10,10 +10,9 @@ use nodewarden_kube::Connection;
 use nodewarden_kube::source::watch;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Identity, PodRef};
+use nodewarden_observer::Observer;
 use nodewarden_pods::source::{SourceGuard, SourcedPod};
 use parking_lot::Mutex;
-
-use crate::daemon::observer::Observer;
 
 /// The pods of the API server by uid. Mirror pods are none of them: static pods are not written. Cloning
 /// shares it.

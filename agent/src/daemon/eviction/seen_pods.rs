@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::daemon::observer::Observer;
 use nodewarden_eviction::Subject;
 use nodewarden_eviction::engine::Subjects;
 use nodewarden_manifest::Pod;
 use nodewarden_model::Identity;
+use nodewarden_observer::Observer;
 
 /// Every pod whose cgroup is seen. Manifests are not known: memory requests are read from `oom_score_adj`,
 /// and every priority counts as 0.

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use nodewarden_machine::device_nodes::{device_nodes, matching_nodes};
 use nodewarden_model::{HostDevice, HostDeviceKind};
-
-use crate::enforce::{device_nodes, matching_nodes};
 
 /// What a device is to the kernel.
 pub type Numbers = (HostDeviceKind, u32, u32);

@@ -6,7 +6,6 @@
 
 mod error;
 mod filter;
-mod nodes;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -21,8 +20,6 @@ use nodewarden_model::{DenialCount, HookState, HostDeviceKind, Topic, TopicStatu
 use parking_lot::{Mutex, MutexGuard};
 
 pub use error::EnforceError;
-pub use nodes::path_of;
-pub(crate) use nodes::{device_nodes, matching_nodes};
 #[cfg(feature = "fuzzing")]
 pub use v1::devices_list;
 pub(crate) use v1::{Allowed, List};

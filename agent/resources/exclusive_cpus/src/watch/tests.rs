@@ -7,14 +7,11 @@ use std::process::{Child, Command};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use nodewarden_config::{Config, Overrides};
-use nodewarden_eviction::Wakeups;
-use nodewarden_kube::KnownPods;
-use nodewarden_kube::events::Events;
 use nodewarden_machine::cgroup::{Layout, join};
 use nodewarden_model::CpuUser;
+use nodewarden_observer::Observation;
 use nodewarden_storage::journal::Limits;
 
-use super::super::observation::Observation;
 use super::*;
 
 const CPU: u32 = 0;
@@ -84,19 +81,16 @@ fn a_process_elsewhere_becomes_figures_and_an_event() {
     let config: Config = nodewarden_config::parse("test", KUBELET, &Overrides::default()).unwrap();
     let journal = Journal::open(&directory.path().join("journal"), Limits::default()).unwrap();
     let _in_runtime = runtime.enter();
-    let observation = Observation::start(&config, &journal, Wakeups::default().waker()).unwrap();
-    let context = Context {
-        config: &config,
-        runtime: runtime.handle(),
-        journal: &journal,
-        observer: &observation.observer,
-        pods: &PodStatusCache::default(),
-        kubernetes: None,
-        known_pods: &KnownPods::default(),
-        events: &Events::default(),
+    let observation = Observation::start(&config, &journal, Box::new(|_| {})).unwrap();
+    let deps = Deps {
+        observer: observation.observer.clone(),
+        journal: journal.clone(),
+        pods: PodStatusCache::default(),
+        bounds: config.exclusive_cpus,
+        runtime: runtime.handle().clone(),
     };
     let owners = watch::Sender::new(CpuOwners::new());
-    let watch = ExclusiveCpuWatch::start(context, owners.subscribe()).unwrap();
+    let watch = ExclusiveCpuWatch::start(deps, owners.subscribe()).unwrap();
     let shown = watch.shown().clone();
     if shown.topic().state == HookState::Off {
         return nodewarden_testing::skip(shown.topic().reason);

@@ -8,40 +8,54 @@ use std::time::SystemTime;
 
 use tracing::{info, warn};
 
-use super::error::DaemonError;
-use super::names::Names;
-use super::observer::{Facts, Observer};
+use crate::counters::TopicsOn;
+use crate::files::Files;
+use crate::names::Names;
+use crate::observer::{Facts, Observer, OnPressure};
+use crate::registry::Registry;
+use crate::sampler::{KernelSide, Sampler};
+use crate::tree;
 use nodewarden_config::{Config, Enforcement, Mode};
-use nodewarden_eviction::Waker;
-use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::{CgroupError, Layout};
 use nodewarden_machine::ebpf::{
     Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, RingReader, Spaces, attached_at_start,
 };
 use nodewarden_model::{HookState, TopicStatus};
-use nodewarden_observer::counters::TopicsOn;
-use nodewarden_observer::files::Files;
-use nodewarden_observer::registry::Registry;
-use nodewarden_observer::sampler::{KernelSide, Sampler};
-use nodewarden_observer::tree;
 use nodewarden_storage::journal::Journal;
+
+/// Cgroups cannot be observed.
+#[derive(Debug, thiserror::Error)]
+pub enum ObservationError {
+    /// There are no usable cgroup hierarchies.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// The records of the kernel programs cannot be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
 
 /// What observes cgroups. Dropping it ends the reading of events; the kernel programs are detached with the
 /// last clone of the observer.
 pub struct Observation {
     _events: Option<RingReader>,
+    /// What is observed.
     pub observer: Arc<Observer>,
 }
 
 impl Observation {
     /// Detects the cgroup layout and loads the kernel programs, in the order that leaves no cgroup unseen:
     /// first the programs that give new cgroups their slots, then the walk for those that were there, then
-    /// the programs that count. Events of memory pressure also wake eviction. Must be called inside a tokio
-    /// runtime.
+    /// the programs that count. Events of memory pressure also go to `on_pressure`. Must be called inside a
+    /// tokio runtime.
     ///
     /// # Errors
     /// There are no usable cgroup hierarchies, or a thread cannot be started. Without eBPF only the kernel's
     /// files are read, which the log says.
-    pub fn start(config: &Config, journal: &Journal, eviction: Waker) -> Result<Self, DaemonError> {
+    pub fn start(
+        config: &Config,
+        journal: &Journal,
+        on_pressure: OnPressure,
+    ) -> Result<Self, ObservationError> {
         let layout = Layout::detect()?;
         let spaces = tree::spaces(&layout);
         info!(layout = %layout.kind(), controllers = layout.describe_controllers().join(", "), "cgroups");
@@ -66,7 +80,7 @@ impl Observation {
             None => (None, None, None),
         };
         let sampler = Sampler::new(counters, files);
-        let observer = Observer::new(facts, registry, sampler, kernel, journal.clone(), names, eviction);
+        let observer = Observer::new(facts, registry, sampler, kernel, journal.clone(), names, on_pressure);
         let observer = Arc::new(observer);
         observer.count_untracked(walked.untracked);
         let to = observer.clone();

@@ -10,29 +10,38 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 use nodewarden_ebpf_abi::{Kind, LimitWriteRecord, Record};
 
-use super::names::Names;
-use nodewarden_eviction::Waker;
+use crate::limit_writes::LimitWrites;
+use crate::names::Names;
+use crate::registry::{Happened, Registry};
+use crate::sampler::Sampler;
+use crate::tree;
 use nodewarden_machine::cgroup::{Hierarchy, Layout, identify};
+use nodewarden_machine::device_nodes;
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
     Detail, EventCounts, EventType, HookState, Identity, LimitWrite, PodRef, ProgramCost, Snapshot, Topic,
     TopicStatus,
 };
-use nodewarden_observer::limit_writes::LimitWrites;
-use nodewarden_observer::registry::{Happened, Registry};
-use nodewarden_observer::sampler::Sampler;
-use nodewarden_observer::tree;
 use nodewarden_storage::journal::Journal;
 
 /// A reading that is younger than this is shared by those that ask for one.
 const SHARE: Duration = Duration::from_millis(20);
 
+/// Receives what the kernel programs saw of a shortage of memory, as text for people. Must not block.
+pub type OnPressure = Box<dyn Fn(&'static str) + Send + Sync>;
+
 /// What does not change after the start.
+#[derive(Debug)]
 pub struct Facts {
+    /// The agent's mode, as in its configuration.
     pub mode: &'static str,
+    /// When the agent started.
     pub started: SystemTime,
+    /// The machine's cgroup hierarchies.
     pub layout: Layout,
+    /// Those in which something is counted.
     pub spaces: Spaces,
+    /// The kernel's release.
     pub kernel_version: String,
     /// Cgroups that can have counters at the same time.
     pub capacity: u64,
@@ -49,15 +58,21 @@ impl Facts {
 
 /// See the module.
 pub struct Observer {
+    /// What does not change.
     pub facts: Facts,
+    /// The cgroups that there are.
     pub registry: Arc<Mutex<Registry>>,
+    /// Reads what they use.
     pub sampler: Mutex<Sampler>,
+    /// The kernel programs; `None` where they can't be loaded.
     pub kernel: Mutex<Option<Kernel>>,
+    /// Their counters.
     pub cells: Option<Arc<Cells>>,
+    /// Names of pods and containers.
     pub names: Names,
     journal: Journal,
-    /// Woken at OOM kills and when cgroups reclaim memory.
-    eviction: Waker,
+    /// Called at OOM kills and when cgroups reclaim memory.
+    on_pressure: OnPressure,
     received: EventCounters,
     /// Records of each kind that found the ring full, as of the last journal entry about it.
     reported_lost: Mutex<[u64; Kind::COUNT]>,
@@ -85,6 +100,7 @@ impl EventCounters {
 }
 
 /// How many cgroups have counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coverage {
     /// With counters now.
     pub tracked: u64,
@@ -94,7 +110,14 @@ pub struct Coverage {
     pub untracked_counts: u64,
 }
 
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observer").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
 impl Observer {
+    /// An observer that has seen nothing yet.
     pub fn new(
         facts: Facts,
         registry: Arc<Mutex<Registry>>,
@@ -102,7 +125,7 @@ impl Observer {
         kernel: Option<Kernel>,
         journal: Journal,
         names: Names,
-        eviction: Waker,
+        on_pressure: OnPressure,
     ) -> Self {
         Self {
             cells: sampler.kernel.as_ref().map(|counters| counters.cells.clone()),
@@ -112,7 +135,7 @@ impl Observer {
             kernel: Mutex::new(kernel),
             names,
             journal,
-            eviction,
+            on_pressure,
             received: EventCounters::default(),
             reported_lost: Mutex::new([0; Kind::COUNT]),
             untracked: AtomicU64::new(0),
@@ -130,8 +153,8 @@ impl Observer {
     /// Takes one record of the kernel programs: into the registry, and into the journal if it is an event.
     pub fn on_record(&self, record: &Record) {
         match record {
-            Record::Oom(_) => self.eviction.wake("eBPF OOM"),
-            Record::Reclaim(_) => self.eviction.wake("eBPF reclaim"),
+            Record::Oom(_) => (self.on_pressure)("eBPF OOM"),
+            Record::Reclaim(_) => (self.on_pressure)("eBPF reclaim"),
             Record::LimitWrite(write) => return self.keep(write),
             _ => {}
         }
@@ -142,7 +165,7 @@ impl Observer {
         let happened = self.registry.lock().apply(record, time);
         if let Some(mut happened) = happened {
             if let Detail::Device(access) = &mut happened.detail {
-                access.path = nodewarden_devices::path_of(&access.device).unwrap_or_default();
+                access.path = device_nodes::path_of(&access.device).unwrap_or_default();
             }
             self.record(happened);
         }

@@ -1,4 +1,4 @@
-//! Finds device nodes of the machine.
+//! Device nodes of the machine.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::stat::{major, minor};
 use nodewarden_model::{HostDevice, HostDeviceKind};
 
-/// The device nodes at a host path, for [`crate::policy::rules`]: the node itself, or those directly in a
+/// The device nodes at a host path: the node itself, or those directly in a
 /// directory, sorted by path. Links are followed; the returned path is the one that was asked for. `None` if
 /// nothing exists there.
 pub fn device_nodes(path: &str) -> Option<Vec<HostDevice>> {

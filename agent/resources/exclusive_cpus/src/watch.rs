@@ -1,10 +1,8 @@
-//! Exclusive CPUs: follows which container has which, reads each second who else ran on them, and reports it
-//! for the pod beyond a bound. While no CPU is exclusive it only waits.
-
-mod recent;
-mod report;
+//! The thread: follows which container has which CPUs, reads each second who else ran on them, and reports it
+//! for the pod beyond a bound.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,9 +13,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
-use super::context::Context;
-use super::error::DaemonError;
-use super::observer::Observer;
+use crate::recent::Recent;
+use crate::report::{Disturbed, Interval};
 use nodewarden_config::ExclusiveCpuBounds;
 use nodewarden_machine::cgroup::Controller;
 use nodewarden_machine::ebpf::{CpuReading, ExclusiveCpus, ExclusiveCpusError, Kernel, OwnerCgroup};
@@ -25,11 +22,10 @@ use nodewarden_model::{
     CpuOwner, CpuOwners, CpuUse, Detail, ExclusiveCpu, ExclusiveCpusView, HookState, PodRef, Topic,
     TopicStatus,
 };
+use nodewarden_observer::Observer;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts::{self, Part};
-use recent::Recent;
-use report::{Disturbed, Interval};
 
 /// How often the counters are read.
 const TICK: Duration = Duration::from_secs(1);
@@ -38,7 +34,23 @@ const TICK: Duration = Duration::from_secs(1);
 /// takes seconds on an emulated machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What the thread depends on.
+#[derive(Debug)]
+pub struct Deps {
+    /// The kernel programs and the cgroups.
+    pub observer: Arc<Observer>,
+    /// Where events are recorded.
+    pub journal: Journal,
+    /// The names of pods and containers.
+    pub pods: PodStatusCache,
+    /// What is reported.
+    pub bounds: ExclusiveCpuBounds,
+    /// On which the thread waits.
+    pub runtime: Handle,
+}
+
 /// The thread that does it; ended when this is dropped. Then no CPU counts as exclusive any more.
+#[derive(Debug)]
 pub struct ExclusiveCpuWatch {
     shown: ShownExclusiveCpus,
     stop: Option<oneshot::Sender<()>>,
@@ -46,7 +58,7 @@ pub struct ExclusiveCpuWatch {
 }
 
 /// What was read last. Clones share it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ShownExclusiveCpus {
     view: Arc<Mutex<ExclusiveCpusView>>,
     observer: Arc<Observer>,
@@ -58,13 +70,14 @@ impl ExclusiveCpuWatch {
     /// # Errors
     /// The thread cannot be started. Where the kernel programs do not work, the view and the topic's state
     /// say so.
-    pub fn start(context: Context<'_>, owners: watch::Receiver<CpuOwners>) -> Result<Self, DaemonError> {
-        let shown = ShownExclusiveCpus { view: Arc::default(), observer: context.observer.clone() };
+    pub fn start(deps: Deps, owners: watch::Receiver<CpuOwners>) -> io::Result<Self> {
+        let Deps { observer, journal, pods, bounds, runtime } = deps;
+        let shown = ShownExclusiveCpus { view: Arc::default(), observer };
         let mut watcher = Watcher {
             shown: shown.clone(),
-            journal: context.journal.clone(),
-            pods: context.pods.clone(),
-            bounds: context.config.exclusive_cpus,
+            journal,
+            pods,
+            bounds,
             counters: Err(String::new()),
             wanted: CpuOwners::new(),
             set: BTreeMap::new(),
@@ -73,16 +86,13 @@ impl ExclusiveCpuWatch {
             disturbed: BTreeMap::new(),
         };
         let (stop, stopped) = oneshot::channel();
-        let (part, runtime) = (parts::register("exclusive CPUs", LIMIT), context.runtime.clone());
-        let thread = thread::Builder::new()
-            .name("exclusive-cpus".into())
-            .spawn(move || {
-                watcher.counters = watcher.shown.counters();
-                run(&mut watcher, owners, stopped, &runtime, &part);
-                watcher.follow(CpuOwners::new());
-                part.end();
-            })
-            .map_err(|source| DaemonError::Start { what: "thread of exclusive CPUs", source })?;
+        let part = parts::register("exclusive CPUs", LIMIT);
+        let thread = thread::Builder::new().name("exclusive-cpus".into()).spawn(move || {
+            watcher.counters = watcher.shown.counters();
+            run(&mut watcher, owners, stopped, &runtime, &part);
+            watcher.follow(CpuOwners::new());
+            part.end();
+        })?;
         Ok(Self { shown, stop: Some(stop), thread: Some(thread) })
     }
 
