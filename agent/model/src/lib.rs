@@ -18,6 +18,7 @@ mod exclusive_cpus;
 pub mod family;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
+pub mod fnv;
 mod group;
 mod hierarchy;
 mod histogram;

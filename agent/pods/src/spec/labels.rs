@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1;
 
 use super::Host;
 use nodewarden_manifest::Pod;
+use nodewarden_model::fnv::fnv32a;
 
 /// Label with the pod's name.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -83,6 +84,5 @@ fn termination_message_policy(container: &v1::Container) -> &str {
 fn hash(container: &v1::Container) -> String {
     let image = container.image.as_deref().unwrap_or_default();
     let text = serde_json::json!({"name": container.name, "image": image}).to_string();
-    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
-    format!("{:x}", text.bytes().fold(2_166_136_261, step))
+    format!("{:x}", fnv32a(&text))
 }

@@ -10,7 +10,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use nodewarden_machine::cpu_set::CpuSet;
-use nodewarden_topology::checksum::fnv32a;
+use nodewarden_model::fnv::fnv32a;
 use serde::{Deserialize, Serialize};
 
 use crate::{Assignments, CpuManager, Policy};

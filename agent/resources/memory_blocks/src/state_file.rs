@@ -6,8 +6,8 @@ mod text;
 
 use std::collections::BTreeMap;
 
+use nodewarden_model::fnv::fnv32a;
 use nodewarden_topology::NodeSet;
-use nodewarden_topology::checksum::fnv32a;
 use serde::{Deserialize, Serialize};
 
 use crate::{Block, Blocks, MachineState, MemoryManager, NodeState, Table};

@@ -9,7 +9,6 @@
 #![deny(missing_docs)]
 
 pub mod admit;
-pub mod checksum;
 mod cpus;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;

@@ -1,8 +1,8 @@
 //! Compares what comes of state files with what a kubelet 1.36 made of them (`restore_cases`).
 
 use nodewarden_machine::cpu_set::CpuSet;
+use nodewarden_model::fnv::fnv32a;
 use nodewarden_testing::golden::are_our_own;
-use nodewarden_topology::checksum::fnv32a;
 use nodewarden_topology::fixture::{list, load, text, texts, topology};
 
 use super::{FILE, assignments, pod_level};

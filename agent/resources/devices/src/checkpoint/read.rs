@@ -7,7 +7,9 @@ use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::text::{self, Entry, Fnv, Sink};
+use nodewarden_model::fnv::Fnv32a;
+
+use super::text::{self, Entry, Sink};
 use super::{Checkpoint, CheckpointError, PodDevicesEntry};
 
 /// `checkpoint.Data`.
@@ -62,10 +64,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
             });
         }
     }
-    let mut hash = Fnv::new();
+    let mut hash = Fnv32a::new();
     put(&file.data, &mut hash);
-    if u64::from(hash.0) != file.checksum {
-        return Err(CheckpointError::Checksum { written: file.checksum, computed: hash.0 });
+    if u64::from(hash.value()) != file.checksum {
+        return Err(CheckpointError::Checksum { written: file.checksum, computed: hash.value() });
     }
     Ok(checkpoint(file.data))
 }

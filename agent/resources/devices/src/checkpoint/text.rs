@@ -4,26 +4,17 @@
 //! RegisteredDevices:…}`. Strings are printed unquoted, bytes as decimal numbers, maps sorted by key (numbers
 //! as numbers), nil as `<nil>`.
 
+use nodewarden_model::fnv::Fnv32a;
+
 /// Receives the text in pieces, so that it is hashed without being stored.
 pub(super) trait Sink {
     fn put(&mut self, text: &[u8]);
 }
 
-/// The FNV-1a hash of 32 bits.
-pub(super) struct Fnv(pub u32);
-
-impl Fnv {
-    pub fn new() -> Self {
-        Self(0x811c_9dc5)
-    }
-}
-
-impl Sink for Fnv {
+impl Sink for Fnv32a {
     #[inline]
     fn put(&mut self, text: &[u8]) {
-        for &byte in text {
-            self.0 = (self.0 ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        }
+        Self::put(self, text);
     }
 }
 

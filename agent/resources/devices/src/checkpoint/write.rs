@@ -1,6 +1,8 @@
 //! Writes the kubelet's file: the output of `json.Marshal` for `checkpoint.Data`, byte for byte.
 
-use super::text::{self, Decimal, Entry, Fnv, Sink};
+use nodewarden_model::fnv::Fnv32a;
+
+use super::text::{self, Decimal, Entry};
 use super::{Checkpoint, PodDevicesEntry};
 
 /// Writes successive checkpoints. Hashing continues from the first entry that has changed since the previous
@@ -10,7 +12,7 @@ pub(super) struct Writer {
     /// The encoded entries of the previous checkpoint.
     entries: Vec<u8>,
     /// Where each entry ends, and the hash up to there.
-    ends: Vec<(usize, u32)>,
+    ends: Vec<(usize, Fnv32a)>,
 }
 
 impl Writer {
@@ -19,7 +21,7 @@ impl Writer {
         const BEGIN: &[u8] = b"{\"Data\":{\"PodDeviceEntries\":";
         let mut out = Vec::with_capacity(256 + self.entries.len() * 5 / 4);
         out.extend(BEGIN);
-        let mut hash = Fnv::new();
+        let mut hash = Fnv32a::new();
         text::begin(&mut hash);
         let mut same = true;
         for (i, entry) in checkpoint.entries.iter().enumerate() {
@@ -30,11 +32,11 @@ impl Writer {
             let before = self.entries.get(from - BEGIN.len()..to);
             same = same && self.ends.get(i).is_some_and(|end| end.0 == to) && before == out.get(from..);
             if same {
-                hash.0 = self.ends[i].1;
+                hash = self.ends[i].1;
             } else {
                 text::entry(&mut hash, i, values(entry));
                 self.ends.truncate(i);
-                self.ends.push((to, hash.0));
+                self.ends.push((to, hash));
             }
         }
         self.ends.truncate(checkpoint.entries.len());
@@ -52,7 +54,7 @@ impl Writer {
             strings(&mut out, ids);
         }
         out.extend(b"}},\"Checksum\":");
-        out.extend(Decimal::of(i64::from(hash.0)).text());
+        out.extend(Decimal::of(i64::from(hash.value())).text());
         out.push(b'}');
         out
     }
@@ -60,7 +62,7 @@ impl Writer {
 
 /// Writes the text that the checksum covers.
 #[cfg(test)]
-pub(super) fn put(checkpoint: &Checkpoint, sink: &mut impl Sink) {
+pub(super) fn put(checkpoint: &Checkpoint, sink: &mut impl text::Sink) {
     let entries = checkpoint.entries.iter().map(values);
     text::put(sink, (!checkpoint.entries.is_empty()).then_some(entries), Some(registered(checkpoint)));
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use nodewarden_manifest::{Quantity, ResourceList};
+use nodewarden_model::fnv::fnv32a;
 use nodewarden_testing::golden::are_our_own;
-use nodewarden_topology::checksum::fnv32a;
 use nodewarden_topology::fixture::{list, load, number, text, texts};
 use serde_json::{Value, json};
 
