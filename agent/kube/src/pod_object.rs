@@ -20,8 +20,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nodewarden_manifest::{Container, Pod};
-use nodewarden_model::PodView;
-use nodewarden_pods::source::{HTTP, is_api, is_http};
+use nodewarden_model::{Origin, PodView};
 
 pub use status::{Memory, Shown, shown, status};
 pub(crate) use transitions::second;
@@ -64,11 +63,13 @@ pub(crate) fn without_status(view: &PodView, node: &NodeFacts) -> v1::Pod {
     let seen = Time(view.started);
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(SEEN.into(), view.started.to_string());
-    if is_api(&view.origin) {
-        annotations.insert(SOURCE.into(), "api".into());
-    } else {
+    let source = match view.origin {
+        Origin::Api(_) | Origin::Http(_) => view.origin.source(),
+        Origin::Manifest(_) | Origin::Other { .. } => "file",
+    };
+    annotations.insert(SOURCE.into(), source.into());
+    if !view.origin.is_api() {
         annotations.insert(HASH.into(), view.pod.uid.clone());
-        annotations.insert(SOURCE.into(), if is_http(&view.origin) { HTTP } else { "file" }.into());
     }
     pod.metadata.creation_timestamp = Some(seen);
     // A pod that is evicted or preempted is not deleted.

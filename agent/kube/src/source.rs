@@ -19,7 +19,8 @@ mod state;
 use std::io;
 use std::time::Duration;
 
-use nodewarden_pods::source::{API, Desired, DesiredSender, PodOrigins, PodSource, SourceGuard};
+use nodewarden_model::Origin;
+use nodewarden_pods::source::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_tasks::parts;
 use tokio::sync::mpsc;
@@ -52,7 +53,7 @@ impl ApiSource {
 
 impl PodSource for ApiSource {
     fn name(&self) -> &'static str {
-        API
+        Origin::API
     }
 
     fn set_running(&mut self, running: &PodOrigins) {

@@ -30,7 +30,8 @@ use api::OrderedByApi;
 use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle};
 use nodewarden_manifest::Pod;
-use nodewarden_pods::source::{Deletion, Desired, SourcedPod, is_api, removed_reason, replaced_reason};
+use nodewarden_model::Origin;
+use nodewarden_pods::source::{Deletion, Desired, SourcedPod};
 use nodewarden_pods::status::DesiredPods;
 
 /// What reaches the manager from outside.
@@ -166,10 +167,10 @@ impl Manager {
         });
         let mut assignment = identity::assign(&self.desired, &running.collect(), self.housekeeping.tidying());
         for uid in assignment.end {
-            self.end(&uid, removed_reason);
+            self.end(&uid, Origin::removed_reason);
         }
         for uid in assignment.replace {
-            self.end(&uid, replaced_reason);
+            self.end(&uid, Origin::replaced_reason);
         }
         for (uid, deletion) in assignment.delete {
             self.delete(&uid, deletion);
@@ -202,7 +203,7 @@ impl Manager {
         }
         for SourcedPod { pod, origin, api, .. } in assignment.start {
             let fresh = self.housekeeping.never_had(&pod.uid);
-            let record = Record::new(&pod, &origin, Timestamp::now());
+            let record = Record::new(&pod, origin, Timestamp::now());
             let uid = pod.uid.clone();
             self.begin(pod, record, fresh, None);
             assignment.states.extend(api.map(|api| (uid, api)));
@@ -280,10 +281,10 @@ impl Manager {
     }
 
     /// Ends a pod that its source no longer has.
-    fn end(&mut self, uid: &str, reason: fn(&str) -> String) {
+    fn end(&mut self, uid: &str, reason: fn(&Origin) -> String) {
         let Some(entry) = self.workers.get(uid).filter(|entry| !entry.ending) else { return };
         let mut grace = nodewarden_manifest::grace(&entry.kept.pod);
-        if is_api(&entry.kept.origin) {
+        if entry.kept.origin.is_api() {
             grace = grace.min(api::FORCED);
         }
         let reason = reason(&entry.kept.origin);

@@ -7,7 +7,7 @@ use nodewarden_admission::NoGrowth;
 use nodewarden_cri::Listing;
 use nodewarden_eviction::Eviction;
 use nodewarden_manifest::Pod;
-use nodewarden_model::{ApiState, OomVictim};
+use nodewarden_model::{ApiState, OomVictim, Origin};
 use nodewarden_pods::source::Over;
 
 /// What a worker is ordered to do, or should know.
@@ -39,7 +39,7 @@ pub enum Order {
     /// The API server no longer has it: once it has ended, nothing of it is kept.
     Forget,
     /// The pod has another origin now.
-    Moved { origin: String },
+    Moved { origin: Origin },
     /// The pod is evicted or preempted, and starts again later.
     Evict(Eviction),
     /// The pod is to end for good.

@@ -36,10 +36,11 @@ use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle, node_
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::{Pod, PodKind};
+use nodewarden_model::Origin;
 use nodewarden_pods::objects::Objects;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::registry::Providers;
-use nodewarden_pods::source::{Desired, PodOrigins, is_api};
+use nodewarden_pods::source::{Desired, PodOrigins};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_resource_managers::ResourceManagers;
@@ -89,8 +90,8 @@ pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
 }
 
 /// The rules by which a pod of this origin is validated.
-fn kind(origin: &str) -> PodKind {
-    if is_api(origin) { PodKind::Api } else { PodKind::Static }
+fn kind(origin: &Origin) -> PodKind {
+    if origin.is_api() { PodKind::Api } else { PodKind::Static }
 }
 
 impl Recovered {
@@ -104,7 +105,7 @@ impl Recovered {
     pub fn origins(&self) -> PodOrigins {
         let mut origins = PodOrigins::default();
         for (record, pod) in &self.records {
-            origins.set(&pod.namespace, &pod.name, &record.origin);
+            origins.set(&pod.namespace, &pod.name, record.origin.clone());
         }
         origins
     }
@@ -118,11 +119,11 @@ impl Recovered {
 
     /// Every pod that has a cgroup or gets one.
     pub fn keep(&self) -> DesiredCgroups {
-        let kept = |pod: &Arc<Pod>, origin: &str| DesiredCgroup {
+        let kept = |pod: &Arc<Pod>, origin: &Origin| DesiredCgroup {
             pod: pod.clone(),
             applied: pod.clone(),
             version: 0,
-            origin: origin.to_owned(),
+            origin: origin.clone(),
         };
         let running = self.records.iter().map(|(record, pod)| {
             let ending = record.ending.is_some();

@@ -27,7 +27,7 @@ use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{ApiState, OomVictim, PodView, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
-use nodewarden_pods::source::{Over, is_api};
+use nodewarden_pods::source::Over;
 
 /// Moments that are computed from the same times differ by less than this.
 const SAME: Duration = Duration::from_millis(100);
@@ -196,7 +196,7 @@ impl PodState {
 
     /// Whether it is a pod of the API server.
     pub fn is_api(&self) -> bool {
-        is_api(&self.read().record.origin)
+        self.read().record.origin.is_api()
     }
 
     /// The pod is being ended, for good or by an eviction, or has ended by an eviction.

@@ -12,8 +12,8 @@ use nodewarden_model::{
     DeviceResource, DeviceView, DevicesView, DiskFigure, DiskView, EventCounts, EventType, ExclusiveCpusView,
     FsUsage, FsUse, GroupView, HierarchyStatus, HookState, Identity, ImageGc, ImagesView, Interface, IoUsage,
     KernelCounters, Machine, MemoryEvents, MemoryUsage, NodeResource, PodDiskView, PodNames, PodPhase,
-    PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage, ProgramCost,
-    Snapshot, Status, SystemCgroups, Topic, TopicStatus, Usage, Workload,
+    PodReason, PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage,
+    ProgramCost, Snapshot, Status, StatusReason, SystemCgroups, Topic, TopicStatus, Usage, Workload,
 };
 
 /// Time at which the fixture's files were read, in milliseconds since 1970.
@@ -346,7 +346,7 @@ pub fn pods() -> Vec<Arc<PodView>> {
     let waits = PodView {
         pod: Arc::new(pod),
         phase: PodPhase::Pending,
-        reason: "OutOfcpu".into(),
+        reason: StatusReason::Trouble(PodReason::OutOf("cpu".into())),
         ips: Vec::new(),
         sandbox_id: String::new(),
         containers: Vec::new(),

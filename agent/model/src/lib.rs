@@ -24,6 +24,7 @@ mod hierarchy;
 mod histogram;
 mod identity;
 mod image;
+mod origin;
 mod place;
 mod pod;
 mod probe;
@@ -59,13 +60,14 @@ pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
+pub use origin::Origin;
 pub use place::{Place, PodRef};
 pub use pod::{
     ApiState, ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView,
     ReadinessGate, ResizeInProgress, ResizePending,
 };
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
-pub use reason::{EndReason, PodReason, Waiting, WaitingReason};
+pub use reason::{EndReason, PodReason, StatusReason, Waiting, WaitingReason};
 pub use status::{
     AgentCost, DenialCount, EventCounts, HeldCapability, HookState, Privileges, ProgramCost, Status,
     TopicStatus,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{EndReason, Health};
+use crate::{EndReason, Health, Origin, StatusReason, WaitingReason};
 use nodewarden_manifest::{ContainerKind, Pod, Resources};
 
 /// `status.phase` of a pod.
@@ -37,12 +37,12 @@ impl PodPhase {
 pub struct PodView {
     /// The pod as it runs, with the resources that it has now (an in-place resize changes them).
     pub pod: Arc<Pod>,
-    /// Path of the manifest.
-    pub origin: String,
+    /// Where its source has it.
+    pub origin: Origin,
     /// `status.phase`.
     pub phase: PodPhase,
-    /// One word, empty if there is nothing to report: `Terminating`, `CgroupNotReady`, `RuntimeNotReady`, ….
-    pub reason: String,
+    /// `status.reason`.
+    pub reason: StatusReason,
     /// The explanation of `reason`; empty if there is none.
     pub message: String,
     /// When the pod was accepted (`status.startTime`).
@@ -212,8 +212,8 @@ pub struct ContainerView {
 pub enum ContainerState {
     /// There is no running container, and one is expected.
     Waiting {
-        /// `PodInitializing`, `ContainerCreating`, `CrashLoopBackOff`, `ErrImagePull`, `ImagePullBackOff`, ….
-        reason: String,
+        /// Why it does not run.
+        reason: WaitingReason,
         /// The explanation of the reason; may be empty.
         message: String,
     },

@@ -109,6 +109,33 @@ pub enum PodReason {
     ManifestUnreadable,
 }
 
+/// What a pod shows as its reason (`status.reason`): as text one word, or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, strum::Display)]
+pub enum StatusReason {
+    /// There is nothing to report.
+    #[default]
+    #[strum(to_string = "")]
+    None,
+    /// It is being ended, since its source no longer has it.
+    Terminating,
+    /// Something keeps it from running as it should.
+    #[strum(to_string = "{0}")]
+    Trouble(PodReason),
+    /// It was ended before its time, or its source has it as ended; may be empty.
+    #[strum(to_string = "{0}")]
+    Ended(String),
+}
+
+impl StatusReason {
+    /// Whether what it names ends by itself: the pod is going, or the container runtime comes back.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Terminating | Self::Trouble(PodReason::RuntimeNotReady | PodReason::RuntimeError)
+        )
+    }
+}
+
 /// How a container ended (`state.terminated.reason`). State files hold it as text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, strum::Display, strum::EnumString, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]

@@ -24,14 +24,14 @@ use std::fmt;
 use std::io;
 
 pub use desired::{Deletion, Desired, Over, SourceProblem, SourcedPod, Unread};
-pub use origin::{API, HTTP, PodOrigins, is_api, is_http, removed_reason, replaced_reason};
+pub use origin::PodOrigins;
 use report::report;
 pub use sources::{Following, PodSources};
 
 /// One source of pods.
 pub trait PodSource: fmt::Debug + Send {
     /// A short name that no other source has, such as `manifests`. It is the first part of the origins of the
-    /// source's pods (see [`SourcedPod::origin`]).
+    /// source's pods (see [`Origin`](nodewarden_model::Origin)).
     fn name(&self) -> &'static str;
 
     /// Called once before [`PodSource::snapshot`], after a restart of the agent: the origins of the pods that

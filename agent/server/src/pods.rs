@@ -8,7 +8,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use nodewarden_cri::logs::LogPath;
-use nodewarden_model::{ContainerState, ContainerView, PodView};
+use nodewarden_model::{ContainerState, ContainerView, PodView, WaitingReason};
 
 use crate::route::PodTarget;
 
@@ -62,7 +62,7 @@ pub fn find(pods: &[Arc<PodView>], target: &PodTarget, node: &str) -> Result<Arc
     let not_found = || NotFound::Pod { name: target.name.clone() };
     let found = named(&target.name).or_else(|| mirrored.and_then(named)).ok_or_else(not_found)?;
     // The mirror of a pod of a manifest has another uid.
-    let is_other = !target.uid.is_empty() && found.pod.uid != target.uid && found.origin.starts_with("api:");
+    let is_other = !target.uid.is_empty() && found.pod.uid != target.uid && found.origin.is_api();
     if is_other { Err(not_found()) } else { Ok(found) }
 }
 
@@ -119,10 +119,10 @@ pub fn log(
             Err(NotFound::Log(format!("previous terminated container {name:?} in pod {pod:?} not found")))
         }
         ContainerState::Waiting { reason, .. } => {
-            let why = match reason.as_str() {
-                "ErrImagePull" => "image can't be pulled",
-                "ImagePullBackOff" => "trying and failing to pull image",
-                reason => reason,
+            let why = match reason {
+                WaitingReason::ErrImagePull => "image can't be pulled",
+                WaitingReason::ImagePullBackOff => "trying and failing to pull image",
+                reason => reason.name(),
             };
             Err(NotFound::Log(format!("container {name:?} in pod {pod:?} is waiting to start: {why}")))
         }
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(missing, "container \"db\" not found in pod \"cart-5d9c\"");
         let web = pod.containers.iter().position(|own| own.name == "web").unwrap();
         pod.containers[web].state =
-            ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+            ContainerState::Waiting { reason: WaitingReason::CrashLoopBackOff, message: String::new() };
         let waiting = running(&pod, "web").unwrap_err().to_string();
         assert_eq!(waiting, "container not found (\"web\"): it is waiting (CrashLoopBackOff)");
         pod.sandbox_id.clear();
@@ -216,11 +216,12 @@ mod tests {
         let web = pod.containers.iter().position(|own| own.name == "web").unwrap();
         let path = |run: u32| LogPath::new(Path::new("/logs/pod"), format!("web/{run}.log"));
         let runs = |numbers: &[u32]| numbers.iter().map(|run| (*run, path(*run))).collect::<Vec<_>>();
-        let waiting =
-            |reason: &str| ContainerState::Waiting { reason: reason.into(), message: String::new() };
+        let waiting = |reason| ContainerState::Waiting { reason, message: String::new() };
         let running = pod.containers[web].state.clone();
-        let (crashed, creating) = (waiting("CrashLoopBackOff"), waiting("ContainerCreating"));
-        let (error, back_off) = (waiting("ErrImagePull"), waiting("ImagePullBackOff"));
+        let (crashed, creating) =
+            (waiting(WaitingReason::CrashLoopBackOff), waiting(WaitingReason::ContainerCreating));
+        let (error, back_off) =
+            (waiting(WaitingReason::ErrImagePull), waiting(WaitingReason::ImagePullBackOff));
         let last = pod.containers[web].last.clone();
         assert!(last.is_some());
         let text = |text: &str| Err(format!("container \"web\" in pod \"cart-5d9c\" {text}"));

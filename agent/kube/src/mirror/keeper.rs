@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use nodewarden_model::PodView;
-use nodewarden_pods::source::is_api;
 use nodewarden_pods::status::PodStatusCache;
 use tracing::{info, warn};
 
@@ -78,7 +77,7 @@ impl MirrorKeeper {
             tokio::select! {
                 change = changes.next() => {
                     let keys = match &change.status {
-                        Some(view) if is_api(&view.origin) => BTreeSet::new(),
+                        Some(view) if view.origin.is_api() => BTreeSet::new(),
                         Some(view) => [key_of(view)].into(),
                         None => self.mirrors(&change.uid),
                     };
@@ -143,7 +142,7 @@ impl MirrorKeeper {
         }
         let known = self.known.get(&key);
         let views = self.cache.pods();
-        let view = views.iter().find(|view| !is_api(&view.origin) && key_of(view) == key);
+        let view = views.iter().find(|view| !view.origin.is_api() && key_of(view) == key);
         let wanted = view.map(|view| Wanted { hash: &view.pod.uid, phase: view.phase });
         let certain = self.is_certain(&key);
         match decide(wanted, certain, known.as_deref()) {
@@ -174,7 +173,7 @@ impl MirrorKeeper {
             let named = |pod: &PodKey| pod == key;
             desired.complete
                 && !desired.pods.iter().any(|sourced| {
-                    !is_api(&sourced.origin) && named(&PodKey::new(&sourced.pod.namespace, &sourced.pod.name))
+                    !sourced.origin.is_api() && named(&PodKey::new(&sourced.pod.namespace, &sourced.pod.name))
                 })
         })
     }

@@ -80,7 +80,7 @@ fn state(state: &ContainerState, runtime: Option<&str>) -> v1::ContainerState {
     match state {
         ContainerState::Waiting { reason, message } => v1::ContainerState {
             waiting: Some(v1::ContainerStateWaiting {
-                reason: Some(reason.clone()),
+                reason: Some(reason.to_string()),
                 message: (!message.is_empty()).then(|| message.clone()),
             }),
             ..v1::ContainerState::default()

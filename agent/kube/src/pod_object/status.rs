@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{PodPhase, PodView};
-use nodewarden_pods::source::is_api;
 
 use super::NodeFacts;
 use super::conditions::conditions;
@@ -87,10 +86,9 @@ fn is_terminal(phase: PodPhase) -> bool {
 /// A kubelet's pods have a reason only once they have failed, for clients show it in place of the phase. A
 /// manifest's pod may also wait for what the node does not have, which no kubelet's does.
 fn has_reason(view: &PodView) -> bool {
-    let is_passing = ["Terminating", "RuntimeNotReady", "RuntimeError"].contains(&view.reason.as_str());
     match view.phase {
         PodPhase::Failed => true,
-        PodPhase::Pending => !is_api(&view.origin) && !is_passing,
+        PodPhase::Pending => !view.origin.is_api() && !view.reason.is_passing(),
         PodPhase::Running | PodPhase::Succeeded => false,
     }
 }
@@ -137,7 +135,7 @@ fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>)
         pod_ips,
         phase: Some(phase.name().to_owned()),
         qos_class: Some(view.pod.qos.to_string()),
-        reason: text(&view.reason),
+        reason: text(&view.reason.to_string()),
         message: text(&view.message),
         start_time: Some(Time(view.started)),
         ..v1::PodStatus::default()

@@ -4,7 +4,7 @@ use super::*;
 use nodewarden_manifest::{ContainerKind, Quantity, Resources};
 use nodewarden_model::{
     ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizeInProgress, ResizePending,
-    fixture,
+    StatusReason, WaitingReason, fixture,
 };
 
 /// How messages of evictions begin (`nodewarden_eviction::NODE_LOW`, which is built on this crate).
@@ -120,7 +120,7 @@ fn a_pod_that_begins_and_one_that_is_done() {
     for container in &mut view.containers {
         (container.id, container.ready, container.started) = (String::new(), false, false);
         container.state =
-            ContainerState::Waiting { reason: "PodInitializing".into(), message: String::new() };
+            ContainerState::Waiting { reason: WaitingReason::PodInitializing, message: String::new() };
     }
     let conditions =
         |view: &PodView| conditions_of(&serde_json::to_value(status(view, &node(None))).unwrap());
@@ -132,7 +132,7 @@ fn a_pod_that_begins_and_one_that_is_done() {
          ContainersReady=False(ContainersNotReady containers with unready status: [web]) PodScheduled=True"
     );
     (view.phase, view.reason, view.message) =
-        (PodPhase::Failed, "Evicted".into(), format!("{NODE_LOW}memory"));
+        (PodPhase::Failed, StatusReason::Ended("Evicted".into()), format!("{NODE_LOW}memory"));
     view.evicted = Some(EvictionCause::NodePressure);
     let shown = serde_json::to_value(pod(&view, &node(None))).unwrap();
     let status = &shown["status"];
@@ -147,7 +147,7 @@ fn a_pod_that_begins_and_one_that_is_done() {
     view.message = "Usage of EmptyDir volume".into();
     view.evicted = Some(EvictionCause::OwnLimit);
     assert!(conditions(&view).ends_with(" PodScheduled=True"), "its own limit");
-    view.reason.clear();
+    view.reason = StatusReason::None;
     view.evicted = None;
     view.resize = Some(ResizePending::Deferred("no room: none".into()));
     assert!(conditions(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)"));

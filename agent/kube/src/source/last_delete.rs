@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use nodewarden_model::{PodPhase, PodView};
-use nodewarden_pods::source::is_api;
 use nodewarden_pods::status::PodStatusCache;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -105,7 +104,7 @@ impl LastDeletes {
     }
 
     fn take(&mut self, uid: &str, view: Option<&PodView>) {
-        match view.filter(|view| view.ended && is_api(&view.origin)) {
+        match view.filter(|view| view.ended && view.origin.is_api()) {
             None => drop(self.ended.remove(uid)),
             Some(view) if !self.ended.contains_key(uid) => {
                 let key = PodKey::new(&view.pod.namespace, &view.pod.name);

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use nodewarden_model::{EvictionCause, PodPhase, PodView};
-use nodewarden_pods::source::API;
+use nodewarden_model::{EvictionCause, Origin, PodPhase, PodView, StatusReason};
 use nodewarden_pods::status::PodStatusCache;
 use tracing::warn;
 
@@ -39,10 +38,10 @@ impl Shown {
 fn view(refused: &RefusedPod) -> PodView {
     let pod = refused.pod.clone();
     PodView {
-        origin: format!("{API}:{}/{}", pod.namespace, pod.name),
+        origin: Origin::api(format_args!("{}/{}", pod.namespace, pod.name)),
         pod,
         phase: PodPhase::Failed,
-        reason: refused.refused.reason.to_owned(),
+        reason: StatusReason::Ended(refused.refused.reason.to_owned()),
         message: format!("Pod was rejected: {}", refused.refused.message),
         started: Timestamp::now(),
         terminating: None,

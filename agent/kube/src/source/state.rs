@@ -11,8 +11,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use nodewarden_manifest::Pod;
-use nodewarden_model::ApiState;
-use nodewarden_pods::source::{API, Deletion, Desired, Over, PodOrigins, SourceProblem, SourcedPod, Unread};
+use nodewarden_model::{ApiState, Origin};
+use nodewarden_pods::source::{Deletion, Desired, Over, PodOrigins, SourceProblem, SourcedPod, Unread};
 
 use super::decode::{Refused, SeenPod};
 use crate::known_pods::PodKey;
@@ -135,13 +135,13 @@ impl ApiPods {
     pub fn desired(&self) -> Desired {
         let mut desired = Desired::default();
         if !self.is_complete {
-            desired.unread = Unread::of_source(API);
+            desired.unread = Unread::of_source(Origin::API);
         }
         for (key, entry) in &self.pods {
-            let origin = format!("{API}:{key}");
+            let origin = Origin::api(key);
             if let Some(refused) = &entry.refused {
                 // One that ran before it could not be read runs on.
-                desired.unread.extend(Unread::of_origin(&origin));
+                desired.unread.extend(Unread::of_origin(origin.clone()));
                 let message = format!("pod {key} of the API server: {}", refused.message);
                 desired.problems.push(SourceProblem { origin: Some(origin.clone()), message });
             }
@@ -165,7 +165,7 @@ impl ApiPods {
     /// The pods that are not run since they never could be read, and are not being deleted.
     pub fn refused(&self) -> Vec<RefusedPod> {
         let never_read = |(key, entry): (&PodKey, &Entry)| {
-            let runs = self.running.is(&key.namespace, &key.name, &format!("{API}:{key}"));
+            let runs = self.running.is(&key.namespace, &key.name, &Origin::api(key));
             let refused = entry.refused.clone().filter(|_| entry.pod.is_none() && !runs)?;
             let is_over = entry.deletion.is_some() || entry.over.is_some();
             (!is_over).then(|| RefusedPod {

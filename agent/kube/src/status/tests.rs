@@ -13,7 +13,10 @@ use super::{Settings, StatusWriter};
 use crate::known_pods::{KnownPod, KnownPods, status_digest};
 use crate::objects::fixture::Script;
 use crate::pod_object::{Memory, NodeFacts, shown};
-use nodewarden_model::{ContainerState, PodPhase, PodView, ResizeInProgress, ResizePending, fixture};
+use nodewarden_model::{
+    ContainerState, PodPhase, PodReason, PodView, ResizeInProgress, ResizePending, StatusReason,
+    WaitingReason, fixture,
+};
 use nodewarden_pods::status::PodStatusCache;
 
 /// A stand-in for the API server's strategic merge of a status patch, for the directives that [`patch`]
@@ -194,16 +197,22 @@ fn a_pod_without_sandbox_keeps_its_addresses_and_a_new_one_replaces_them() {
 fn a_reason_is_shown_of_a_pod_that_failed() {
     let node = NodeFacts::default();
     let known = Server { status: json!({}), patches: 0 }.known();
+    let ended = |reason: &str| StatusReason::Ended(reason.into());
     for (origin, phase, reason, expected) in [
-        ("api:shop/cart-5d9c", PodPhase::Failed, "Evicted", Some("Evicted")),
-        ("api:shop/cart-5d9c", PodPhase::Running, "Terminating", None),
-        ("api:shop/cart-5d9c", PodPhase::Pending, "FailedMount", None),
-        ("/m/cart.yaml", PodPhase::Pending, "OutOfcpu", Some("OutOfcpu")),
-        ("/m/cart.yaml", PodPhase::Pending, "RuntimeNotReady", None),
+        ("api:shop/cart-5d9c", PodPhase::Failed, ended("Evicted"), Some("Evicted")),
+        ("api:shop/cart-5d9c", PodPhase::Running, StatusReason::Terminating, None),
+        ("api:shop/cart-5d9c", PodPhase::Pending, StatusReason::Trouble(PodReason::FailedMount), None),
+        (
+            "/m/cart.yaml",
+            PodPhase::Pending,
+            StatusReason::Trouble(PodReason::OutOf("cpu".into())),
+            Some("OutOfcpu"),
+        ),
+        ("/m/cart.yaml", PodPhase::Pending, StatusReason::Trouble(PodReason::RuntimeNotReady), None),
     ] {
-        let own = PodView { origin: origin.into(), reason: reason.into(), ..view(phase, false, 0) };
+        let own = PodView { origin: origin.into(), reason, ..view(phase, false, 0) };
         let status = shown(&own, &node, &known, None, Timestamp::UNIX_EPOCH).status;
-        assert_eq!(status.reason.as_deref(), expected, "{origin} {reason}");
+        assert_eq!(status.reason.as_deref(), expected, "{own:?}");
     }
 }
 
@@ -232,7 +241,7 @@ proptest! {
                 last.containers[1].restarts = 0;
             }
             if event == 1 {
-                last.containers[1].state = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+                last.containers[1].state = ContainerState::Waiting { reason: WaitingReason::CrashLoopBackOff, message: String::new() };
             }
             let seen = shown_before[shown_before.len().saturating_sub(1 + behind)].clone();
             let before = server.restarts();

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use nodewarden_metrics::Own;
-use nodewarden_pods::source::is_api;
+use nodewarden_model::Origin;
 use nodewarden_pods::status::{PodStatusCache, StatusChange, StatusChanges};
 use tracing::{debug, info, warn};
 
@@ -291,10 +291,10 @@ impl std::fmt::Debug for StatusWriter {
 }
 
 /// Whether this is the pod at the API server that shows the pod of this uid and origin on the node.
-fn is_of(known: &KnownPod, uid: &str, origin: &str) -> bool {
+fn is_of(known: &KnownPod, uid: &str, origin: &Origin) -> bool {
     match &known.mirror {
-        Some(hash) => !is_api(origin) && **hash == *uid,
-        None => is_api(origin) && *known.uid == *uid,
+        Some(hash) => !origin.is_api() && **hash == *uid,
+        None => origin.is_api() && *known.uid == *uid,
     }
 }
 

@@ -18,7 +18,6 @@ use nodewarden_manifest::ContainerKind;
 use nodewarden_model::WaitingReason;
 use nodewarden_pods::log_links;
 use nodewarden_pods::paths::PodPaths;
-use nodewarden_pods::source::is_api;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
 use nodewarden_tasks::blocking;
@@ -114,7 +113,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     objects::show_kept(state, &made.map_err(|_| StartError::Fault)??);
     state.update(|inner| {
         inner.record.note_start(own, attempt);
-        if is_api(&inner.record.origin) {
+        if inner.record.origin.is_api() {
             inner.record.note_image(name, &image);
         }
     });

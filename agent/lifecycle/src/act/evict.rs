@@ -17,7 +17,6 @@ use crate::record::{Ending, Record};
 use crate::state::{Inner, PodState};
 use nodewarden_eviction::{Eviction, EvictionReason};
 use nodewarden_model::{PodPhase, PodReason};
-use nodewarden_pods::source::is_api;
 
 /// Takes the order to evict or preempt: from now on nothing of the pod is started, and what is under way for
 /// it stops.
@@ -200,7 +199,7 @@ async fn restart_is_due(state: &PodState) {
     let waits = {
         let inner = state.read();
         // A controller makes another one of the API server's pods.
-        let evicted = inner.record.evicted().filter(|_| !is_api(&inner.record.origin));
+        let evicted = inner.record.evicted().filter(|_| !inner.record.origin.is_api());
         evicted
             .and_then(|evicted| Some((evicted.restart_delay(&state.env.eviction, now)?, evicted.condition)))
     };

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use nodewarden_cri::image_reference;
 use nodewarden_pods::objects::{self, ObjectError, PodObjects};
 use nodewarden_pods::registry::{Credential, Keyring};
-use nodewarden_pods::source::is_api;
 use nodewarden_pods::volume::{self, VolumeError};
 use nodewarden_tasks::blocking;
 
@@ -23,7 +22,7 @@ const FAILED_MOUNT: &str = "FailedMount";
 /// names no objects.
 pub async fn gather(state: &PodState, container: Option<&str>) -> PodObjects {
     match &state.env.objects {
-        Some(known) if is_api(&state.read().record.origin) => {
+        Some(known) if state.read().record.origin.is_api() => {
             objects::gather(known.as_ref(), &state.pod(), container).await
         }
         _ => PodObjects::default(),

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use super::resize;
 use crate::decide::resize::Change;
 use nodewarden_manifest::Pod;
-use nodewarden_model::ApiState;
-use nodewarden_pods::source::{Deletion, Desired, Over, SourcedPod, is_api};
+use nodewarden_model::{ApiState, Origin};
+use nodewarden_pods::source::{Deletion, Desired, Over, SourcedPod};
 
 /// A pod that has a worker.
 #[derive(Debug, Clone)]
 pub struct Running {
     pub pod: Arc<Pod>,
-    pub origin: String,
+    pub origin: Origin,
     /// It is being ended.
     pub ending: bool,
 }
@@ -32,7 +32,7 @@ pub struct Assignment {
     /// Runs on as it is.
     pub keep: Vec<String>,
     /// Among those kept or resized: the origin that the pod has now.
-    pub moved: Vec<(String, String)>,
+    pub moved: Vec<(String, Origin)>,
     /// Gets these resources; the pod has the running one's uid.
     pub resize: Vec<Arc<Pod>>,
     /// Is ended because its source has another pod in its place. That one starts when the old one is gone.
@@ -68,7 +68,7 @@ pub enum Wait {
     Tidied { uid: String },
     /// What cannot be read may well still have it.
     #[error("a pod of the same name runs from {origin}, which cannot be read")]
-    Unreadable { origin: String },
+    Unreadable { origin: Origin },
 }
 
 /// Compares what should be here with what runs (by uid).
@@ -97,7 +97,7 @@ pub fn assign(
                     matched.insert(uid.as_str());
                     assignment.delete.push((uid.clone(), deletion.clone()));
                 }
-                None if is_api(&sourced.origin) => {
+                None if sourced.origin.is_api() => {
                     assignment.finish.push((sourced.clone(), deletion.clone()));
                 }
                 None => {}
@@ -130,7 +130,7 @@ pub fn assign(
     }
     let has: BTreeSet<&str> = desired.pods.iter().map(|sourced| sourced.pod.uid.as_str()).collect();
     let gone = running.iter().filter(|(uid, run)| {
-        is_api(&run.origin) && !has.contains(uid.as_str()) && !desired.unread.may_have(&run.origin)
+        run.origin.is_api() && !has.contains(uid.as_str()) && !desired.unread.may_have(&run.origin)
     });
     assignment.gone = gone.map(|(uid, _)| uid.clone()).collect();
     for sourced in others {
@@ -144,7 +144,7 @@ pub fn assign(
 
 impl Assignment {
     fn of_known(&mut self, desired: &Desired, sourced: &SourcedPod, uid: &str, run: &Running) {
-        if uid == sourced.pod.uid && is_api(&sourced.origin) && run.origin == sourced.origin {
+        if uid == sourced.pod.uid && sourced.origin.is_api() && run.origin == sourced.origin {
             return self.of_api(sourced, uid, run);
         }
         let moved = run.origin != sourced.origin;

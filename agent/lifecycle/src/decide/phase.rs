@@ -14,9 +14,8 @@ use nodewarden_eviction::EvictionReason;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::{
     ApiState, ContainerState, ContainerView, EndReason, Ended, EvictionCause, PodPhase, PodReason, PodView,
-    ResizeInProgress, ResizePending, Waiting, WaitingReason,
+    ResizeInProgress, ResizePending, StatusReason, Waiting, WaitingReason,
 };
-use nodewarden_pods::source::is_api;
 
 /// Reason of a pod that was ended because the node shuts down (kubelet `nodeshutdown`).
 const SHUTDOWN: &str = "Terminated";
@@ -74,12 +73,12 @@ pub fn view(facts: &Facts<'_>) -> PodView {
     let ending = record.ending.as_ref();
     let evicted = record.evicted();
     // The API server shows the deletion of its pods itself, and the kubelet leaves the reason as it was.
-    let shown_ending = ending.filter(|_| !is_api(&record.origin));
+    let shown_ending = ending.filter(|_| !record.origin.is_api());
     let (reason, message) = match (shown_ending, evicted) {
-        (Some(ending), _) if facts.trouble.is_none() => ("Terminating".to_owned(), ending.why.as_str()),
-        (None, Some(evicted)) => (evicted.reason.to_string(), evicted.message.as_str()),
+        (Some(ending), _) if facts.trouble.is_none() => (StatusReason::Terminating, ending.why.as_str()),
+        (None, Some(evicted)) => (StatusReason::Ended(evicted.reason.to_string()), evicted.message.as_str()),
         _ => match facts.trouble {
-            Some(trouble) => (trouble.reason.to_string(), trouble.message.as_str()),
+            Some(trouble) => (StatusReason::Trouble(trouble.reason.clone()), trouble.message.as_str()),
             None => Default::default(),
         },
     };
@@ -196,7 +195,7 @@ fn state(
                 if initialising { WaitingReason::PodInitializing } else { WaitingReason::ContainerCreating };
             Waiting { reason, message: String::new() }
         });
-        ContainerState::Waiting { reason: reason.to_string(), message }
+        ContainerState::Waiting { reason, message }
     };
     // How the one before the newest ended: what the runtime still has, else what was noted.
     let before = || {
@@ -254,7 +253,7 @@ fn was_rejected(facts: &Facts<'_>) -> bool {
     let Facts { record, observed, .. } = *facts;
     let other = |evicted: &Evicted| matches!(evicted.reason, EvictionReason::Other(_));
     let never_ran = !record.admitted && record.containers.is_empty() && observed.containers.is_empty();
-    is_api(&record.origin) && never_ran && record.evicted().is_some_and(other)
+    record.origin.is_api() && never_ran && record.evicted().is_some_and(other)
 }
 
 fn has_failed(facts: &Facts<'_>) -> bool {

@@ -42,7 +42,7 @@ fn view(sourced: &SourcedPod, wait: &Wait, since: Timestamp) -> PodView {
     phase::view(&phase::Facts {
         pod: &sourced.pod,
         observed: &Observed::default(),
-        record: &Record::new(&sourced.pod, &sourced.origin, since),
+        record: &Record::new(&sourced.pod, sourced.origin.clone(), since),
         published: &NOTHING,
         plan: &Plan::default(),
         failed: &BTreeMap::new(),
@@ -59,7 +59,7 @@ fn view(sourced: &SourcedPod, wait: &Wait, since: Timestamp) -> PodView {
 #[cfg(test)]
 mod tests {
     use nodewarden_manifest::Pod;
-    use nodewarden_model::{ContainerState, PodPhase};
+    use nodewarden_model::{ContainerState, PodPhase, WaitingReason};
     use serde_json::json;
 
     use super::*;
@@ -100,12 +100,12 @@ mod tests {
         ] {
             let found = views(&[(waiting("u-2"), wait.clone())], &[], at(100));
             let [view] = &found[..] else { panic!("{found:?}") };
-            assert_eq!((view.reason.as_str(), view.message.as_str()), (reason, message));
+            assert_eq!((view.reason.to_string().as_str(), view.message.as_str()), (reason, message));
             assert_eq!((view.phase, view.started, view.terminating), (PodPhase::Pending, at(100), None));
-            assert_eq!(view.origin, "/manifests/p.yaml");
+            assert_eq!(view.origin, "/manifests/p.yaml".into());
             let [container] = &view.containers[..] else { panic!("{view:?}") };
             assert!(
-                matches!(&container.state, ContainerState::Waiting { reason, .. } if reason == "ContainerCreating")
+                matches!(&container.state, ContainerState::Waiting { reason, .. } if *reason == WaitingReason::ContainerCreating)
             );
             // At the next look it waits since the same time, another pod does not.
             let both = [(waiting("u-2"), wait.clone()), (waiting("u-3"), wait)];

@@ -26,7 +26,7 @@ pub(super) struct OrderedByApi {
 impl Manager {
     /// Ends what is left of a pod that is being deleted at the API server and has no worker here.
     pub(super) fn finish(&mut self, sourced: SourcedPod, deletion: Deletion) {
-        let mut record = Record::new(&sourced.pod, &sourced.origin, deletion.since);
+        let mut record = Record::new(&sourced.pod, sourced.origin.clone(), deletion.since);
         let (since, grace_seconds) = (deletion.since, deletion.grace.as_secs());
         record.ending = Some(Ending { since, grace_seconds, why: deletion.reason.clone() });
         self.begin(sourced.pod.clone(), record, false, None);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Evicted;
 use super::manifest::Manifest;
 use nodewarden_manifest::{Container, Pod};
-use nodewarden_model::{ClockReading, EndReason, Ended, OomVictim};
+use nodewarden_model::{ClockReading, EndReason, Ended, OomVictim, Origin};
 use nodewarden_pods::probes::ProbeMemory;
 
 /// One pod's record.
@@ -19,8 +19,8 @@ use nodewarden_pods::probes::ProbeMemory;
 pub struct Record {
     /// The pod as it runs, its uid among it; an in-place resize replaces it.
     pub manifest: Manifest,
-    /// See [`SourcedPod::origin`](nodewarden_pods::source::SourcedPod::origin).
-    pub origin: String,
+    /// Where its source has it.
+    pub origin: Origin,
     pub accepted: Timestamp,
     /// By name. Boxed, since a map has room for eleven from the first on.
     #[serde(default)]
@@ -103,10 +103,10 @@ pub struct Ending {
 
 impl Record {
     /// Of a pod just accepted.
-    pub fn new(pod: &Pod, origin: &str, accepted: Timestamp) -> Self {
+    pub fn new(pod: &Pod, origin: impl Into<Origin>, accepted: Timestamp) -> Self {
         Self {
             manifest: Manifest::of(pod),
-            origin: origin.to_owned(),
+            origin: origin.into(),
             accepted,
             containers: BTreeMap::new(),
             ending: None,

@@ -34,18 +34,18 @@ pub(super) fn write(out: &mut Exposition<'_>, view: &PressureView) {
 
 /// Writes the number of pods without a sandbox, by the reason for which they wait.
 pub(super) fn waiting(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
-    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     let waits = |pod: &&Arc<PodView>| {
         pod.phase == PodPhase::Pending
             && pod.terminating.is_none()
             && pod.sandbox_id.is_empty()
-            && !pod.reason.is_empty()
+            && !pod.reason.to_string().is_empty()
     };
     for pod in pods.iter().filter(waits) {
-        *reasons.entry(&pod.reason).or_default() += 1;
+        *reasons.entry(pod.reason.to_string()).or_default() += 1;
     }
     let mut writer = out.family(Own::AdmissionWaiting.desc());
     for (reason, count) in reasons {
-        writer.sample(&[], &[("reason", reason)], Value::Int(count), &[]);
+        writer.sample(&[], &[("reason", &reason)], Value::Int(count), &[]);
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::origin::source_of;
 use nodewarden_manifest::Pod;
-use nodewarden_model::{ApiState, PodPhase};
+use nodewarden_model::{ApiState, Origin, PodPhase};
 
 /// The pods that should run here, and what could not be read.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,10 +26,8 @@ pub struct Desired {
 pub struct SourcedPod {
     /// The pod, with its uid.
     pub pod: Arc<Pod>,
-    /// Identifies the place that the pod is written in. A manifest's is the path of its file; another
-    /// source's is `<name of the source>:<its own key>`. It is kept in the pod's record, so it must be the
-    /// same after a restart.
-    pub origin: String,
+    /// The place that the pod is written in.
+    pub origin: Origin,
     /// The source has the pod still, and wants it to end.
     pub deletion: Option<Deletion>,
     /// The source says that the pod has ended for good: it is not started (again).
@@ -65,7 +62,7 @@ pub struct Deletion {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceProblem {
     /// The origin that it is about; `None` for the source as a whole.
-    pub origin: Option<String>,
+    pub origin: Option<Origin>,
     /// The problem with its place: file, line, field.
     pub message: String,
 }
@@ -74,12 +71,12 @@ pub struct SourceProblem {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unread {
     sources: BTreeSet<String>,
-    origins: BTreeSet<String>,
+    origins: BTreeSet<Origin>,
 }
 
 impl SourcedPod {
     /// A pod that should run.
-    pub fn new(pod: Arc<Pod>, origin: impl Into<String>) -> Self {
+    pub fn new(pod: Arc<Pod>, origin: impl Into<Origin>) -> Self {
         Self { pod, origin: origin.into(), deletion: None, over: None, api: None }
     }
 }
@@ -114,8 +111,8 @@ impl Unread {
     }
 
     /// This origin could not be read completely.
-    pub fn of_origin(origin: &str) -> Self {
-        Self { sources: BTreeSet::new(), origins: [origin.to_owned()].into() }
+    pub fn of_origin(origin: impl Into<Origin>) -> Self {
+        Self { sources: BTreeSet::new(), origins: [origin.into()].into() }
     }
 
     /// Adds what another value has.
@@ -130,7 +127,7 @@ impl Unread {
     }
 
     /// Whether a pod that is known from this origin, and is no longer among the pods, may still be there.
-    pub fn may_have(&self, origin: &str) -> bool {
-        self.sources.contains(source_of(origin)) || self.origins.contains(origin)
+    pub fn may_have(&self, origin: &Origin) -> bool {
+        self.sources.contains(origin.source()) || self.origins.contains(origin)
     }
 }

@@ -12,11 +12,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nodewarden_model::Origin;
+
 use super::merge::choose;
 use super::text::{Place, PodText};
 use super::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
 
-pub use super::origin::MANIFESTS;
 pub use directory::ManifestSource;
 pub use error::ManifestError;
 
@@ -142,18 +143,16 @@ impl Manifests {
         let mut desired = Desired::default();
         if let Some(problem) = &self.not_listed {
             desired.problems.push(SourceProblem { origin: None, message: problem.clone() });
-            desired.unread = Unread::of_source(MANIFESTS);
+            desired.unread = Unread::of_source(Origin::MANIFESTS);
         }
         let mut candidates = Vec::new();
         for (path, file) in &self.files {
-            let origin = path.to_string_lossy();
-            let problem = |message: &String| SourceProblem {
-                origin: Some(origin.clone().into_owned()),
-                message: message.clone(),
-            };
+            let origin = Origin::Manifest(path.to_string_lossy().into());
+            let problem =
+                |message: &String| SourceProblem { origin: Some(origin.clone()), message: message.clone() };
             desired.problems.extend(file.problems.iter().map(problem));
             if !file.problems.is_empty() {
-                desired.unread.extend(Unread::of_origin(&origin));
+                desired.unread.extend(Unread::of_origin(origin.clone()));
             }
             candidates.extend(file.pods.iter().map(|pod| SourcedPod::new(pod.clone(), origin.clone())));
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use nodewarden_model::Origin;
+
 use super::{Desired, PodOrigins, SourceProblem, SourcedPod};
 
 /// The pods that are taken.
@@ -33,8 +35,8 @@ pub fn merge(all: &[Desired], running: &PodOrigins) -> (Desired, PodOrigins) {
 /// running pod's place; else the first.
 pub fn choose(candidates: Vec<SourcedPod>, running: &PodOrigins) -> Choice {
     let mut choice = Choice::default();
-    let mut uids: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut names: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut uids: BTreeMap<&str, &Origin> = BTreeMap::new();
+    let mut names: BTreeMap<(&str, &str), &Origin> = BTreeMap::new();
     let mut taken = vec![false; candidates.len()];
     for runs in [true, false] {
         for (SourcedPod { pod, origin, .. }, taken) in candidates.iter().zip(&mut taken) {
@@ -52,7 +54,7 @@ pub fn choose(candidates: Vec<SourcedPod>, running: &PodOrigins) -> Choice {
             }
             uids.insert(&pod.uid, origin);
             names.insert(name, origin);
-            choice.origins.set(&pod.namespace, &pod.name, origin);
+            choice.origins.set(&pod.namespace, &pod.name, origin.clone());
             *taken = true;
         }
     }

@@ -133,13 +133,13 @@ fn two_sources_are_followed_as_one() {
     fs::write(f.dir.path().join("b.yaml"), manifest("b", "9")).unwrap();
     let both = f.next();
     assert_eq!((names(&both), both.problems.len()), (vec!["a", "b", "c"], 1));
-    assert_eq!(both.pods[1].origin, "memory:default/b");
+    assert_eq!(both.pods[1].origin, "memory:default/b".into());
     // A source that cannot be read keeps its own pods and does not affect those of others.
     let unread = Desired { unread: Unread::of_source("memory"), ..desired(Vec::new()) };
     f.memory.set(unread);
     let merged = f.next();
-    assert!(!merged.is_complete() && merged.unread.may_have("memory:default/c"));
-    assert!(!merged.unread.may_have(&f.dir.path().join("gone.yaml").display().to_string()));
+    assert!(!merged.is_complete() && merged.unread.may_have(&"memory:default/c".into()));
+    assert!(!merged.unread.may_have(&f.dir.path().join("gone.yaml").display().to_string().into()));
     drop(f.following);
     f.memory.set(desired(Vec::new()));
     assert!(f.changes.recv().is_err(), "nothing is sent any more");

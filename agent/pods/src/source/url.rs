@@ -16,9 +16,9 @@ mod tests;
 
 use std::io;
 
-use super::origin::HTTP;
 use super::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard};
 use nodewarden_config::StaticPodUrl;
+use nodewarden_model::Origin;
 
 use follow::follow;
 use read::Request;
@@ -44,7 +44,7 @@ impl UrlSource {
 
 impl PodSource for UrlSource {
     fn name(&self) -> &'static str {
-        HTTP
+        Origin::HTTP
     }
 
     fn set_running(&mut self, running: &PodOrigins) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nodewarden_model::{PodPhase, PodView};
+use nodewarden_model::{PodPhase, PodView, StatusReason};
 
 /// A pod that is called as its uid.
 pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
@@ -13,7 +13,7 @@ pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
         pod: Arc::new(nodewarden_manifest::manifest::parse(&text).remove(0).unwrap()),
         origin: "/m".into(),
         phase,
-        reason: String::new(),
+        reason: StatusReason::None,
         message: String::new(),
         started: jiff::Timestamp::UNIX_EPOCH,
         terminating: None,

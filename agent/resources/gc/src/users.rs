@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nodewarden_cri::image_reference::normalized;
 use nodewarden_manifest::Pod;
-use nodewarden_model::{ImageSeen, Used};
+use nodewarden_model::{ImageSeen, Origin, Used};
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -30,7 +30,7 @@ pub struct ManifestImage {
 }
 
 /// The images that a pod's manifest names.
-pub fn manifest_images<'a>(pod: &'a Pod, origin: &'a str) -> impl Iterator<Item = ManifestImage> + 'a {
+pub fn manifest_images<'a>(pod: &'a Pod, origin: &'a Origin) -> impl Iterator<Item = ManifestImage> + 'a {
     let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
     containers.filter_map(move |container| {
         let user = format!("manifest {origin}: {}/{}/{}", pod.namespace, pod.name, container.name);

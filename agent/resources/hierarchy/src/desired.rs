@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nodewarden_manifest::Pod;
+use nodewarden_model::Origin;
 use nodewarden_pods::source::{Desired, SourcedPod, Unread};
 
 /// Every pod that has a cgroup: those that should run, and terminating ones that still have processes.
@@ -29,8 +30,8 @@ pub struct DesiredCgroup {
     pub applied: Arc<Pod>,
     /// Incremented with every change of `pod` that is waited for; returned in [`PodCgroupState::version`].
     pub version: u64,
-    /// See [`SourcedPod::origin`].
-    pub origin: String,
+    /// Where its source has it.
+    pub origin: Origin,
 }
 
 impl DesiredCgroup {
@@ -44,7 +45,7 @@ impl DesiredCgroup {
 
 impl DesiredCgroups {
     /// Whether a pod from `origin` that is not in `pods` is really gone.
-    pub fn is_gone(&self, origin: &str) -> bool {
+    pub fn is_gone(&self, origin: &Origin) -> bool {
         !self.unread.may_have(origin)
     }
 }

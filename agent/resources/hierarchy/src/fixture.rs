@@ -166,7 +166,7 @@ pub fn keep<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> DesiredCgroups 
         pod: pod.clone(),
         applied: pod.clone(),
         version: 0,
-        origin: format!("/m/{}", pod.uid),
+        origin: format!("/m/{}", pod.uid).into(),
     };
     DesiredCgroups { pods: pods.into_iter().map(desired).collect(), ..DesiredCgroups::default() }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use nodewarden_model::Origin;
 use nodewarden_storage::state_file::{self, Format, StateFileError};
 
 const FILE: &str = "hierarchy.json";
@@ -23,8 +24,8 @@ const FORMAT: Format = Format::new("pods", 1).unsynced().with_checksum(checksum)
 pub struct Entry {
     /// The pod's uid.
     pub uid: String,
-    /// The manifest that the pod came from: a path.
-    pub origin: String,
+    /// Where the pod came from.
+    pub origin: Origin,
 }
 
 /// The file, and the pods of cgroups by the cgroup's path.

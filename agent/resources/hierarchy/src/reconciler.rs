@@ -48,7 +48,7 @@ use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::daemons::Daemons;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
-use nodewarden_model::HierarchyStatus;
+use nodewarden_model::{HierarchyStatus, Origin};
 use nodewarden_qos::{FormulaEvidence, HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 use wanted::Wanted;
@@ -341,12 +341,12 @@ impl Reconciler {
     /// created.
     fn record_pods(&mut self, wanted: &Wanted) -> bool {
         let owned = self.setup.owned.pods();
-        let known = |path: &str, uid: &str, origin: &str| {
-            owned.get(path).is_some_and(|entry| entry.uid == uid && entry.origin == origin)
+        let known = |path: &str, uid: &str, origin: &Origin| {
+            owned.get(path).is_some_and(|entry| entry.uid == uid && entry.origin == *origin)
         };
         let news =
             wanted.pods.iter().filter(|(path, desired)| !known(path, &desired.pod.uid, &desired.origin));
-        let entry = |uid: &String, origin: &String| Entry { uid: uid.clone(), origin: origin.clone() };
+        let entry = |uid: &String, origin: &Origin| Entry { uid: uid.clone(), origin: origin.clone() };
         let news: Vec<_> =
             news.map(|(path, desired)| (path.clone(), entry(&desired.pod.uid, &desired.origin))).collect();
         let Err(error) = self.setup.owned.add(news) else { return true };

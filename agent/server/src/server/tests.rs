@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nodewarden_cri::ExecOutput;
 use nodewarden_kube::review::{Access, ReviewError};
-use nodewarden_model::{ContainerState, PodView, Snapshot, Status, fixture};
+use nodewarden_model::{ContainerState, PodView, Snapshot, Status, WaitingReason, fixture};
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -228,7 +228,7 @@ async fn streams_are_handed_to_the_runtime_byte_for_byte() {
         assert_eq!((status, text.as_str()), expected, "{path}");
     }
     let mut ended = fixture::pod();
-    let waiting = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+    let waiting = ContainerState::Waiting { reason: WaitingReason::CrashLoopBackOff, message: String::new() };
     ended.containers.iter_mut().for_each(|own| own.state = waiting.clone());
     *server.pods.0.lock() = vec![Arc::new(ended)];
     let (status, text) = server.ask(Some("admin"), &post("/exec/shop/cart-5d9c/web?output=1")).await;

@@ -49,9 +49,9 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
         qos: pod.qos.to_string(),
         priority: pod.priority,
         phase: view.phase.name().to_owned(),
-        reason: view.reason.clone(),
+        reason: view.reason.to_string(),
         message: view.message.clone(),
-        origin: view.origin.clone(),
+        origin: view.origin.to_string(),
         started: Some(time::from_timestamp(view.started)),
         terminating: view.terminating.map(time::from_timestamp),
         ips: view.ips.iter().map(ToString::to_string).collect(),
@@ -82,7 +82,7 @@ fn container(view: &ContainerView, declared: &Container, used: &Used<'_>) -> pro
     };
     let state = match &view.state {
         ContainerState::Waiting { reason, message } => {
-            State::Waiting(proto::Waiting { reason: reason.clone(), message: message.clone() })
+            State::Waiting(proto::Waiting { reason: reason.to_string(), message: message.clone() })
         }
         ContainerState::Running { since } => State::RunningSince(time::from_timestamp(*since)),
         ContainerState::Terminated(end) => State::Terminated(ended(end)),

@@ -128,6 +128,8 @@ fn is_running(state: &dyn AgentState, uid: &str, name: &str, id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use nodewarden_model::WaitingReason;
+
     use super::super::tests::container;
     use super::*;
 
@@ -147,7 +149,7 @@ mod tests {
         );
         assert_eq!(text(vec![], false, &web), "container \"web\" in pod shop/cart has no log");
         let state =
-            ContainerState::Waiting { reason: "ErrImagePull".into(), message: "no such image".into() };
+            ContainerState::Waiting { reason: WaitingReason::ErrImagePull, message: "no such image".into() };
         assert_eq!(
             text(vec![], false, &ContainerView { state, ..web }),
             "container \"web\" in pod shop/cart is waiting to start: ErrImagePull: no such image"

@@ -17,7 +17,9 @@ use super::*;
 use nodewarden_cri::containerd_fixture::{Containerd, container_config, sandbox_config};
 use nodewarden_manifest::QosClass;
 use nodewarden_manifest::{ContainerKind, Pod, ResourceList};
-use nodewarden_model::{ContainerState, ContainerView, PodPhase, PodView, Snapshot, Status as Whole};
+use nodewarden_model::{
+    ContainerState, ContainerView, PodPhase, PodView, Snapshot, Status as Whole, StatusReason, WaitingReason,
+};
 
 pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView]) -> Arc<PodView> {
     let pod = Pod {
@@ -38,9 +40,9 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
     };
     Arc::new(PodView {
         pod: Arc::new(pod),
-        origin: String::new(),
+        origin: "".into(),
         phase: PodPhase::Running,
-        reason: String::new(),
+        reason: StatusReason::None,
         message: String::new(),
         started: Timestamp::UNIX_EPOCH,
         terminating: None,
@@ -211,7 +213,7 @@ async fn commands_in_a_real_container() {
     let sandbox = client.run_sandbox(config.clone()).await.unwrap();
     let id = client.create_container(&sandbox, container_config("main"), config).await.unwrap();
     client.start_container(&id).await.unwrap();
-    let waiting = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: String::new() };
+    let waiting = ContainerState::Waiting { reason: WaitingReason::CrashLoopBackOff, message: String::new() };
     let crashed = ContainerView { state: waiting, ..container("crashed", "") };
     let agent = Agent::start(
         vec![pod("shop", "cart", "u1", &[container("main", &id), crashed])],

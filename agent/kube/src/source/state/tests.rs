@@ -51,11 +51,11 @@ fn listed(all: Vec<SeenPod>) -> ApiPods {
 #[test]
 fn before_the_first_list_nothing_is_known_to_be_gone() {
     let mut pods = ApiPods::default();
-    assert!(pods.desired().unread.may_have("api:n/a"));
-    assert!(!pods.desired().unread.may_have("/manifests/a.yaml"));
+    assert!(pods.desired().unread.may_have(&"api:n/a".into()));
+    assert!(!pods.desired().unread.may_have(&"/manifests/a.yaml".into()));
     assert!(pods.list(vec![pod("a", "1", 5)], true, at(0)));
     assert!(pods.desired().is_complete());
-    assert_eq!(pods.desired().pods[0].origin, "api:n/a");
+    assert_eq!(pods.desired().pods[0].origin, "api:n/a".into());
     assert!(!pods.list(vec![pod("a", "1", 6)], true, at(1)), "nothing has changed");
 }
 
@@ -66,7 +66,7 @@ fn a_list_with_something_that_is_no_pod_removes_none() {
     assert_eq!(wanted(&pods), ["a 1", "b 2", "c 3"]);
     let mut new = ApiPods::default();
     new.list(vec![pod("b", "2", 6)], false, at(1));
-    assert!(new.desired().unread.may_have("api:n/a"));
+    assert!(new.desired().unread.may_have(&"api:n/a".into()));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn garbage_about_a_pod_leaves_it_as_it_was() {
     assert!(pods.set(garbage("a", "1", 6), at(1)));
     assert_eq!(wanted(&pods), ["a 1"]);
     let desired = pods.desired();
-    assert!(desired.unread.may_have("api:n/a") && desired.problems.len() == 1);
+    assert!(desired.unread.may_have(&"api:n/a".into()) && desired.problems.len() == 1);
     assert!(pods.refused().is_empty());
     // It can be deleted all the same, and be well again.
     let end = SeenPod { deletion: Some(Duration::ZERO), ..garbage("a", "1", 7) };
@@ -124,7 +124,7 @@ fn a_pod_that_never_could_be_read_is_refused_until_it_is_deleted() {
     running.set("n", "a", "api:n/a");
     pods.set_running(running);
     pods.list(vec![garbage("a", "1", 5)], true, at(0));
-    assert!(pods.refused().is_empty() && pods.desired().unread.may_have("api:n/a"));
+    assert!(pods.refused().is_empty() && pods.desired().unread.may_have(&"api:n/a".into()));
 }
 
 #[test]

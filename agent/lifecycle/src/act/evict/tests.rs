@@ -60,7 +60,7 @@ async fn an_evicted_pod_ends_at_once_is_shown_as_failed_and_starts_again() {
     evict(&node, Some(0), None);
     until("it has failed", || has_failed(&node)).await;
     let shown = node.pod().unwrap();
-    assert_eq!((shown.reason.as_str(), shown.terminating), ("Evicted", None));
+    assert_eq!((shown.reason.to_string().as_str(), shown.terminating), ("Evicted", None));
     assert_eq!(shown.message, "The node was low on resource: memory.");
     let ContainerState::Terminated(ended) = &shown.containers[0].state else { panic!("{shown:?}") };
     assert_eq!((ended.id.as_str(), ended.exit_code), ("c0", 137));
@@ -71,7 +71,7 @@ async fn an_evicted_pod_ends_at_once_is_shown_as_failed_and_starts_again() {
     assert!(begun.elapsed() >= BACK_OFF);
     assert_eq!(node.runtime.calls(), ["stop c0 0", "run s0"]);
     let shown = node.pod().unwrap();
-    assert_eq!((shown.phase, shown.reason.as_str() == "Evicted"), (PodPhase::Pending, false));
+    assert_eq!((shown.phase, shown.reason.to_string().as_str() == "Evicted"), (PodPhase::Pending, false));
     assert_ne!(shown.started, at(0), "another life");
     // What was made is that of a pod that is back, also for the next agent.
     let record = node.record();
@@ -86,7 +86,7 @@ async fn a_shorter_grace_cuts_a_longer_wait_short() {
     evict(&node, None, None);
     until("the runtime is asked to stop it", || runtime.calls().len() == 1).await;
     let shown = node.pod().unwrap();
-    assert_eq!((shown.phase, shown.reason.as_str()), (PodPhase::Running, "Evicted"));
+    assert_eq!((shown.phase, shown.reason.to_string().as_str()), (PodPhase::Running, "Evicted"));
     assert!(shown.terminating.is_some());
     evict(&node, Some(60), None);
     evict(&node, Some(0), None);
@@ -155,7 +155,7 @@ async fn the_next_agent_continues_an_eviction_from_any_point() {
     evict(&node, Some(20), Some(NodeCondition::MemoryPressure));
     until("the runtime is asked to stop it", || runtime.calls().len() == 1).await;
     let node = node.killed().await;
-    assert_eq!(node.pod().unwrap().reason, "Evicted");
+    assert_eq!(node.pod().unwrap().reason.to_string(), "Evicted");
     until("the runtime is asked to stop it again", || runtime.calls().len() == 2).await;
     assert!(matches!(runtime.calls()[1].as_str(), "stop c0 20" | "stop c0 19"), "{:?}", runtime.calls());
     press(&node, true);
@@ -167,7 +167,7 @@ async fn the_next_agent_continues_an_eviction_from_any_point() {
     press(&node, true);
     assert!(has_failed(&node));
     let shown = node.pod().unwrap();
-    assert_eq!((shown.reason.as_str(), shown.message.is_empty()), ("Evicted", false));
+    assert_eq!((shown.reason.to_string().as_str(), shown.message.is_empty()), ("Evicted", false));
     assert!(
         matches!(&shown.containers[0].state, ContainerState::Terminated(ended) if ended.exit_code == 137)
     );

@@ -146,7 +146,8 @@ fn a_failed_start_is_shown_as_waiting() {
     let waiting = Waiting { reason: WaitingReason::ErrImagePull, message: "no such image".into() };
     case.failed.insert("i".into(), waiting);
     let view = case.view(0);
-    let state = ContainerState::Waiting { reason: "ErrImagePull".into(), message: "no such image".into() };
+    let state =
+        ContainerState::Waiting { reason: WaitingReason::ErrImagePull, message: "no such image".into() };
     assert_eq!(view.containers[0].state, state);
 }
 
@@ -210,7 +211,7 @@ fn endings_and_addresses_are_shown() {
     assert_eq!(case.view(0).ips, case.observed.sandboxes[0].ips);
     case.record.ending = Some(Ending { since: at(9), grace_seconds: 30, why: "its manifest is gone".into() });
     let view = case.view(10);
-    assert_eq!((view.terminating, view.reason.as_str()), (Some(at(9)), "Terminating"));
+    assert_eq!((view.terminating, view.reason.to_string().as_str()), (Some(at(9)), "Terminating"));
     assert_eq!(view.message, "its manifest is gone");
     case.observed.sandboxes[0].ready = false;
     case.observed.containers = vec![container("i", 0, Exited)];
@@ -297,7 +298,7 @@ fn an_evicted_pod_is_shown_as_failed() {
     let view = case.view(101);
     assert_eq!(shown(&view), "Running i:Terminated/Completed+ s:Running+ c:Running+");
     assert_eq!(
-        (view.reason.as_str(), view.message.as_str(), view.terminating),
+        (view.reason.to_string().as_str(), view.message.as_str(), view.terminating),
         ("Evicted", low, Some(at(100)))
     );
     // As long as anything of it is left it has not failed, and what has ended does not wait for a start.
@@ -307,7 +308,10 @@ fn an_evicted_pod_is_shown_as_failed() {
     case.observed = Observed::default();
     let view = case.view(104);
     assert_eq!(shown(&view), "Failed i:Terminated/Completed+ s:Waiting/PodInitializing c:Terminated/Error");
-    assert_eq!((view.reason.as_str(), view.message.as_str(), view.terminating), ("Evicted", low, None));
+    assert_eq!(
+        (view.reason.to_string().as_str(), view.message.as_str(), view.terminating),
+        ("Evicted", low, None)
+    );
     // One that never ran is not left waiting.
     case.record.containers.clear();
     let view = case.view(104);
@@ -319,13 +323,16 @@ fn an_evicted_pod_is_shown_as_failed() {
         Some(Ending { since: at(105), grace_seconds: 30, why: "its manifest is gone".into() });
     let view = case.view(106);
     assert_eq!(
-        (view.phase, view.reason.as_str(), view.terminating),
+        (view.phase, view.reason.to_string().as_str(), view.terminating),
         (PodPhase::Failed, "Terminating", Some(at(105)))
     );
     case.record.ending = None;
     case.record.restart(at(110));
     let view = case.view(110);
-    assert_eq!((view.phase, view.reason.as_str(), view.started), (PodPhase::Pending, "", at(110)));
+    assert_eq!(
+        (view.phase, view.reason.to_string().as_str(), view.started),
+        (PodPhase::Pending, "", at(110))
+    );
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use nodewarden_model::Origin;
+
+use super::Manifests;
 use super::watch::watch;
-use super::{MANIFESTS, Manifests};
 use crate::source::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard, report};
 
 /// The pods of `staticPodPath`.
@@ -34,7 +36,7 @@ impl ManifestSource {
 
 impl PodSource for ManifestSource {
     fn name(&self) -> &'static str {
-        MANIFESTS
+        Origin::MANIFESTS
     }
 
     fn set_running(&mut self, running: &PodOrigins) {

@@ -22,8 +22,8 @@ impl Fixture {
         fs::write(self.dir.path().join(file), text).unwrap();
     }
 
-    fn origin(&self, file: &str) -> String {
-        self.dir.path().join(file).display().to_string()
+    fn origin(&self, file: &str) -> Origin {
+        self.dir.path().join(file).display().to_string().into()
     }
 
     fn read(&mut self, file: &str) {
@@ -96,7 +96,7 @@ fn a_bad_file_keeps_its_pods() {
         assert_eq!(names(&desired).len(), 2, "{bad:?}");
         assert!(desired.unread.may_have(&f.origin("a.yaml")));
         assert!(
-            desired.problems.iter().all(|p| p.message.contains(&f.origin("a.yaml"))),
+            desired.problems.iter().all(|p| p.message.contains(&f.origin("a.yaml").to_string())),
             "{:?}",
             desired.problems
         );
@@ -152,11 +152,15 @@ fn a_new_file_never_takes_a_running_pods_place() {
     f.write("a.yaml", manifest("same"));
     let desired = f.scan();
     assert_eq!(desired.pods[0].origin, f.origin("b.yaml"));
-    assert!(desired.problems[0].message.starts_with(&f.origin("a.yaml")), "{:?}", desired.problems);
+    assert!(
+        desired.problems[0].message.starts_with(&f.origin("a.yaml").to_string()),
+        "{:?}",
+        desired.problems
+    );
     // After a restart too, if it knows what runs.
     let mut again = Manifests::new(f.dir.path(), "node");
     let mut running = PodOrigins::default();
-    running.set("default", "same", &f.origin("b.yaml"));
+    running.set("default", "same", f.origin("b.yaml"));
     again.set_running(running);
     again.scan();
     assert_eq!(again.desired().pods[0].origin, f.origin("b.yaml"));
@@ -205,7 +209,7 @@ fn problems_name_file_line_and_field() {
     let desired = f.scan();
     assert_eq!(names(&desired), ["a"]);
     let [problem] = desired.problems.as_slice() else { panic!("{:?}", desired.problems) };
-    assert!(problem.message.starts_with(&f.origin("a.yaml")), "{problem}");
+    assert!(problem.message.starts_with(&f.origin("a.yaml").to_string()), "{problem}");
     assert!(
         problem.message.contains("line 9") && problem.message.contains("spec.containers[0].image"),
         "{problem}"

@@ -44,7 +44,7 @@ fn the_first_of_a_name_wins_and_then_the_one_that_runs() {
 fn the_second_pod_of_a_name_in_one_file_is_left_out() {
     let (pods, problems, running) = chosen(&[("a", "x", "1"), ("a", "x", "2")], &PodOrigins::default());
     assert_eq!((pods.as_str(), problems), ("a x", 1));
-    assert!(running.is("default", "x", "a") && !running.is("default", "x", "b"));
+    assert!(running.is("default", "x", &"a".into()) && !running.is("default", "x", &"b".into()));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_source_that_cannot_be_read_keeps_only_its_own_pods() {
     ] {
         let broken = Desired { unread: unread.clone(), ..Desired::default() };
         let (merged, _) = merge(&[Desired::default(), broken], &PodOrigins::default());
-        let may_have = ["/m/a", "/m/b", "api:x"].map(|origin| merged.unread.may_have(origin));
+        let may_have = ["/m/a", "/m/b", "api:x"].map(|origin| merged.unread.may_have(&origin.into()));
         assert_eq!(may_have, [manifest, other, api], "{unread:?}");
         assert_eq!(merged.is_complete(), unread == Unread::default());
     }

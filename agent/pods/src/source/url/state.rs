@@ -1,8 +1,9 @@
 //! What is known of the pods of a URL. Pure.
 
+use nodewarden_model::Origin;
+
 use super::read::ReadError;
 use crate::source::merge::choose;
-use crate::source::origin::HTTP;
 use crate::source::text::{Place, PodText};
 use crate::source::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
 
@@ -53,14 +54,14 @@ impl Served {
 
     /// The pods that the URL wants.
     pub fn desired(&mut self) -> Desired {
-        let origin = format!("{HTTP}:{}", self.url);
+        let origin = Origin::Http(self.url.as_str().into());
         let mut desired = Desired::default();
         let problem =
             |message: &String| SourceProblem { origin: Some(origin.clone()), message: message.clone() };
         desired.problems.extend(self.text.problems.iter().map(problem));
         if !self.is_known || !self.text.problems.is_empty() {
             // Of another URL than before too: its pods stay until this one has answered.
-            desired.unread = Unread::of_source(HTTP);
+            desired.unread = Unread::of_source(Origin::HTTP);
         }
         let candidates = self.text.pods.iter().map(|pod| SourcedPod::new(pod.clone(), origin.clone()));
         let choice = choose(candidates.collect(), &self.origins);
@@ -96,8 +97,11 @@ mod tests {
         let mut served = Served::new(URL, None);
         let first = served.desired();
         assert!(first.pods.is_empty() && first.problems.is_empty());
-        assert!(first.unread.may_have("http:http://h/pods") && first.unread.may_have("http:http://other/"));
-        assert!(!first.unread.may_have("/etc/manifests/a.yaml"));
+        assert!(
+            first.unread.may_have(&"http:http://h/pods".into())
+                && first.unread.may_have(&"http:http://other/".into())
+        );
+        assert!(!first.unread.may_have(&"/etc/manifests/a.yaml".into()));
         served.take(Err(gone()));
         assert!(!served.desired().is_complete());
         served.take(Ok(r#"{"apiVersion":"v1","kind":"PodList","items":[]}"#.into()));
@@ -126,7 +130,7 @@ mod tests {
             served.take(Ok(text.clone()));
             let desired = served.desired();
             assert_eq!((names(&desired), desired.problems.len()), (expected.to_vec(), 0), "{text}");
-            assert_eq!(desired.pods[0].origin, "http:http://h/pods");
+            assert_eq!(desired.pods[0].origin, "http:http://h/pods".into());
         }
     }
 

@@ -80,7 +80,7 @@ fn a_url_is_followed_through_failures() {
     let (changes, guard) = follow(source);
     let good = next(&changes);
     assert!(good.is_complete() && good.pods[0].pod.name == "a", "{good:?}");
-    assert_eq!(good.pods[0].origin, format!("http:{}", server.url));
+    assert_eq!(good.pods[0].origin, format!("http:{}", server.url).into());
     server.answers("503 Busy", b"later");
     let busy = next(&changes);
     assert_eq!(busy.pods, good.pods);

@@ -29,7 +29,7 @@ async fn a_deleted_pod_is_shown_as_ended_until_the_api_server_no_longer_has_it()
     end(&node, 0);
     until("it has ended", || ended(&node).is_some()).await;
     let shown = ended(&node).unwrap();
-    assert_eq!((shown.phase, shown.reason.as_str()), (PodPhase::Failed, ""));
+    assert_eq!((shown.phase, shown.reason.to_string().as_str()), (PodPhase::Failed, ""));
     assert!(shown.sandbox_id.is_empty());
     assert!(matches!(&shown.containers[0].state, ContainerState::Terminated(end) if end.exit_code == 137));
     assert!(matches!(node.reports.recv().await, Some(Report::Evicted { .. })));
@@ -76,7 +76,7 @@ async fn an_evicted_pod_stays_failed() {
     end(&node, 0);
     until("it has ended", || ended(&node).is_some()).await;
     let shown = ended(&node).unwrap();
-    assert_eq!((shown.phase, shown.reason.as_str()), (PodPhase::Failed, "Evicted"));
+    assert_eq!((shown.phase, shown.reason.to_string().as_str()), (PodPhase::Failed, "Evicted"));
     assert_eq!(shown.evicted, Some(EvictionCause::NodePressure));
 }
 
@@ -87,7 +87,10 @@ async fn a_rejected_pod_has_failed_and_never_starts() {
     node.orders.send(Order::Look).unwrap();
     until("it has failed", || has_failed(&node)).await;
     let shown = node.pod().unwrap();
-    assert_eq!((shown.reason.as_str(), shown.message.as_str()), ("OutOfcpu", "Pod was rejected: too little"));
+    assert_eq!(
+        (shown.reason.to_string().as_str(), shown.message.as_str()),
+        ("OutOfcpu", "Pod was rejected: too little")
+    );
     assert_eq!(shown.evicted, Some(EvictionCause::Other));
     past_the_back_off().await;
     assert!(has_failed(&node) && !is_back(&node));
@@ -101,7 +104,7 @@ async fn a_pod_that_the_api_server_has_as_failed_ends() {
     node.orders.send(Order::Over(over(PodPhase::Failed))).unwrap();
     until("it has failed", || has_failed(&node)).await;
     let shown = node.pod().unwrap();
-    assert_eq!((shown.reason.as_str(), shown.message.as_str()), ("NodeLost", "gone"));
+    assert_eq!((shown.reason.to_string().as_str(), shown.message.as_str()), ("NodeLost", "gone"));
     // One that has succeeded stays as it is, its containers too.
     let runtime = Fake::new(1);
     let node = api_node("Never", runtime.clone()).await;
@@ -110,5 +113,5 @@ async fn a_pod_that_the_api_server_has_as_failed_ends() {
     until("it has succeeded", || node.pod().is_some_and(|pod| pod.phase == PodPhase::Succeeded)).await;
     past_the_back_off().await;
     let shown = node.pod().unwrap();
-    assert_eq!((shown.reason.as_str(), shown.containers[0].id.as_str()), ("", "c0"));
+    assert_eq!((shown.reason.to_string().as_str(), shown.containers[0].id.as_str()), ("", "c0"));
 }
