@@ -89,12 +89,7 @@ fn is_final(error: &Refused) -> bool {
 fn reason(error: &Refused) -> PodReason {
     match error {
         Refused::Devices(error) => error.reason(),
-        Refused::Resources(rejection) => match rejection.reason {
-            "TopologyAffinityError" => PodReason::TopologyAffinityError,
-            "SMTAlignmentError" => PodReason::SmtAlignmentError,
-            "EmptyPodSharedPoolError" => PodReason::EmptyPodSharedPoolError,
-            _ => PodReason::UnexpectedAdmissionError,
-        },
+        Refused::Resources(rejection) => rejection.reason.clone(),
         Refused::Recovering | Refused::NotSaved(_) => PodReason::UnexpectedAdmissionError,
     }
 }

@@ -1,6 +1,7 @@
 //! Why CPUs cannot be given, and why settings are not valid. The texts are the kubelet's where it has one.
 
 use nodewarden_machine::cpu_set::CpuSet;
+use nodewarden_model::PodReason;
 use nodewarden_topology::AllocateError;
 
 use crate::NotEnough;
@@ -47,8 +48,8 @@ impl From<CpuError> for AllocateError {
     fn from(error: CpuError) -> Self {
         let reason = match &error {
             CpuError::NotEnough(_) | CpuError::EmptySharedPool { .. } => None,
-            CpuError::PartOfCore { .. } | CpuError::TooFewCores { .. } => Some("SMTAlignmentError"),
-            CpuError::EmptyPodPool(_) => Some("EmptyPodSharedPoolError"),
+            CpuError::PartOfCore { .. } | CpuError::TooFewCores { .. } => Some(PodReason::SmtAlignmentError),
+            CpuError::EmptyPodPool(_) => Some(PodReason::EmptyPodSharedPoolError),
         };
         Self { reason, message: error.to_string() }
     }

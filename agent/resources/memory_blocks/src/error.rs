@@ -1,5 +1,6 @@
 //! Why memory cannot be given, and why settings are not valid. The texts are the kubelet's where it has one.
 
+use nodewarden_model::PodReason;
 use nodewarden_topology::AllocateError;
 
 /// Why a container or pod does not get memory.
@@ -34,7 +35,8 @@ pub enum MemoryError {
 
 impl From<MemoryError> for AllocateError {
     fn from(error: MemoryError) -> Self {
-        let reason = matches!(error, MemoryError::EmptyPodPool(_)).then_some("EmptyPodSharedPoolError");
+        let reason =
+            matches!(error, MemoryError::EmptyPodPool(_)).then_some(PodReason::EmptyPodSharedPoolError);
         Self { reason, message: error.to_string() }
     }
 }

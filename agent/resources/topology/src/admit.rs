@@ -4,6 +4,7 @@
 use std::fmt;
 
 use nodewarden_manifest::{Container, Pod};
+use nodewarden_model::PodReason;
 
 use crate::{Hint, Hints, Merger, Policy, Scope};
 
@@ -50,7 +51,7 @@ pub enum Allocated {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllocateError {
     /// The reason that the pod's status shows; `None`: `UnexpectedAdmissionError`.
-    pub reason: Option<&'static str>,
+    pub reason: Option<PodReason>,
     /// What is missing.
     pub message: String,
 }
@@ -60,7 +61,7 @@ pub struct AllocateError {
 #[error("{message}")]
 pub struct Rejection {
     /// `status.reason`.
-    pub reason: &'static str,
+    pub reason: PodReason,
     /// `status.message`.
     pub message: String,
 }
@@ -140,7 +141,7 @@ fn affinity(merger: &Merger, hints: &[Hints], pod_level: bool) -> Result<Hint, R
         return Ok(merged.hint);
     }
     Err(Rejection {
-        reason: "TopologyAffinityError",
+        reason: PodReason::TopologyAffinityError,
         message: NotAligned { merged: &merged.unaligned, pod_level }.to_string(),
     })
 }
@@ -168,7 +169,7 @@ fn rejection(error: AllocateError) -> Rejection {
     match error.reason {
         Some(reason) => Rejection { reason, message: error.message },
         None => Rejection {
-            reason: "UnexpectedAdmissionError",
+            reason: PodReason::UnexpectedAdmissionError,
             message: format!("Allocate failed due to {}, which is unexpected", error.message),
         },
     }

@@ -126,7 +126,7 @@ fn admissions_are_the_kubelets() {
         let released: usize = providers.iter().map(|one| one.released.len()).sum();
         assert_eq!(released, if result.is_ok() { 0 } else { given }, "{case}");
         if let Err(rejection) = result {
-            assert_eq!(rejection.reason, text(&case["reason"]), "{case}");
+            assert_eq!(rejection.reason.to_string(), text(&case["reason"]), "{case}");
             assert!(rejection.message.starts_with(text(&case["message"])), "{rejection} {case}");
         }
         equal += 1;

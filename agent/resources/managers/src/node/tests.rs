@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nodewarden_config::ResourceManagerSettings;
 use nodewarden_manifest::Quantity;
+use nodewarden_model::PodReason;
 use nodewarden_topology::{AllocateError, Allocated, Cpu, CpuTopology, Hints, NumaNode};
 use serde_json::json;
 
@@ -100,7 +101,7 @@ fn a_pod_that_cannot_be_aligned_gets_nothing_and_the_message_says_of_what() {
     let mut managers = managers("single-numa-node");
     managers.admit(&pod("p", &[3]), &mut Nothing).unwrap();
     let error = managers.admit(&pod("q", &[2, 3]), &mut Nothing).unwrap_err();
-    assert_eq!(error.reason, "TopologyAffinityError");
+    assert_eq!(error.reason, PodReason::TopologyAffinityError);
     assert!(error.message.contains("cpu"), "{error}");
     assert_eq!(managers.given("q"), Given::default());
     assert_eq!(cpus(&managers, "q"), "0,4-7");
