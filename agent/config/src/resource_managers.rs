@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nodewarden_machine::cpu_list::CpuList;
 use nodewarden_machine::cpu_set::CpuSet;
+use nodewarden_manifest::names::is_hugepages;
 use nodewarden_manifest::{Quantity, ResourceList};
 use serde_yaml_ng::{Mapping, Value};
 
@@ -157,7 +158,7 @@ fn reserved_memory(top: &mut Fields<'_>) -> Vec<(u32, ResourceList)> {
         for (name, amount) in limits {
             let name = shown(name);
             let field = format!("{field}.limits.{name}");
-            if name != "memory" && !name.starts_with("hugepages-") {
+            if name != "memory" && !is_hugepages(&name) {
                 top.refuse(&field, "unknown resource", "memory or hugepages-SIZE");
                 continue;
             }

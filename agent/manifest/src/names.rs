@@ -1,5 +1,6 @@
 //! Names of resources and their kinds in Kubernetes (pkg/apis/core/v1/helper, component-helpers/resource).
 
+use super::Quantity;
 use super::name_forms::{is_label_value, is_qualified_name};
 
 /// CPU time, in CPUs.
@@ -14,8 +15,23 @@ pub const HUGEPAGES_PREFIX: &str = "hugepages-";
 const REQUESTS_PREFIX: &str = "requests.";
 
 /// Whether it is a huge page resource.
-pub(crate) fn is_hugepages(name: &str) -> bool {
+pub fn is_hugepages(name: &str) -> bool {
     name.starts_with(HUGEPAGES_PREFIX)
+}
+
+/// The resource of huge pages of so many bytes, like `hugepages-2Mi` (`HugePageResourceName`).
+pub fn hugepages(bytes: u64) -> String {
+    format!("{HUGEPAGES_PREFIX}{}", Quantity::from_bytes(i64::try_from(bytes).unwrap_or(i64::MAX)))
+}
+
+/// The size of the pages of a huge page resource; `None` for other resources, and for a size that is none.
+pub fn page_size(name: &str) -> Option<Quantity> {
+    Quantity::parse(name.strip_prefix(HUGEPAGES_PREFIX)?).ok()
+}
+
+/// Whether amounts of the resource are bytes.
+pub fn is_bytes(name: &str) -> bool {
+    matches!(name, MEMORY | EPHEMERAL_STORAGE) || is_hugepages(name)
 }
 
 /// Whether the resource is defined by Kubernetes: without a domain, or in `kubernetes.io`.

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use nodewarden_manifest::QosClass;
+use nodewarden_manifest::names::is_bytes;
 
 /// State of the hierarchy in mode manage.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,7 +50,7 @@ impl NodeResource {
 
     /// Whether the amounts are bytes.
     pub fn is_bytes(&self) -> bool {
-        matches!(self.name.as_str(), "memory" | "ephemeral-storage") || self.name.starts_with("hugepages-")
+        is_bytes(&self.name)
     }
 }
 

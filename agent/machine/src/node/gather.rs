@@ -149,18 +149,12 @@ fn hugepages(directory: &Path) -> Result<BTreeMap<PageSize, u64>, GatherError> {
     let mut found = BTreeMap::new();
     for entry in entries {
         let entry = entry.map_err(failed)?;
-        if let Some(size) = page_size(&entry.file_name().to_string_lossy()) {
+        if let Some(size) = PageSize::of_directory(&entry.file_name().to_string_lossy()) {
             let pages = number(&entry.path().join("nr_hugepages"))?;
             found.insert(size, pages.saturating_mul(size.0));
         }
     }
     Ok(found)
-}
-
-/// The size in a name like `hugepages-2048kB` (Documentation/admin-guide/mm/hugetlbpage.rst).
-fn page_size(name: &str) -> Option<PageSize> {
-    let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-    kib.checked_mul(1024).filter(|bytes| *bytes > 0).map(PageSize)
 }
 
 /// Size in bytes of the file system that holds `directory`.
@@ -259,7 +253,7 @@ mod tests {
             ("hugepages-2MB", None),
             ("uevent", None),
         ] {
-            assert_eq!(page_size(name), bytes.map(PageSize), "{name}");
+            assert_eq!(PageSize::of_directory(name), bytes.map(PageSize), "{name}");
         }
     }
 

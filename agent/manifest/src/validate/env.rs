@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 use super::report::Report;
 use crate::Quantity;
 use crate::name_forms::{is_config_key, is_dns_subdomain, is_qualified_name};
-use crate::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY};
+use crate::names::{CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepages};
 use crate::subscript;
 
 const FIELDS: [&str; 9] = [
@@ -136,8 +136,7 @@ pub(super) fn field(
 
 pub(super) fn resource(selector: &ResourceFieldSelector, place: &str, report: &mut Report) {
     let (what, resource) = selector.resource.split_once('.').unwrap_or_default();
-    let known =
-        matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) || resource.starts_with(HUGEPAGES_PREFIX);
+    let known = matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) || is_hugepages(resource);
     if selector.resource.is_empty() {
         report.required(format!("{place}.resource"));
     } else if !(known && matches!(what, "limits" | "requests")) {

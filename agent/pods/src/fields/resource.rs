@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ResourceFieldSelector;
 
 use crate::fields::FieldError;
-use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY};
+use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepages, page_size};
 use nodewarden_manifest::{Container, Pod, Quantity};
 use nodewarden_qos::Node;
 use nodewarden_qos::allocatable;
@@ -22,8 +22,7 @@ pub fn resource_value(
     let divisor = divisor(selector)?;
     let unsupported = || FieldError::UnsupportedResource(selector.resource.clone());
     let (what, resource) = selector.resource.split_once('.').ok_or_else(unsupported)?;
-    let known =
-        matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) || resource.starts_with(HUGEPAGES_PREFIX);
+    let known = matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) || is_hugepages(resource);
     let quantity = match what {
         "limits" if known => limit(resource, container, pod, node),
         "requests" if known => container.resources.requests.get(resource).cloned().unwrap_or_default(),
@@ -67,8 +66,7 @@ fn available(resource: &str, node: Node<'_>) -> Quantity {
             all.ephemeral_storage_bytes.map(|n| Quantity::from_bytes(signed(n))).unwrap_or_default()
         }
         _ => {
-            let size = resource.strip_prefix(HUGEPAGES_PREFIX).and_then(|size| Quantity::parse(size).ok());
-            let pages = size.and_then(|size| {
+            let pages = page_size(resource).and_then(|size| {
                 all.hugepages.iter().find(|(page, _)| signed(page.0) == size.value()).map(|(_, bytes)| *bytes)
             });
             pages.map(|n| Quantity::from_bytes(signed(n))).unwrap_or_default()

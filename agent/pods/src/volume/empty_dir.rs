@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 
 use super::{VolumeError, directory, mount_table, project};
 use nodewarden_machine::cgroup::control::Bound;
-use nodewarden_manifest::names::HUGEPAGES_PREFIX;
+use nodewarden_manifest::names::page_size;
 use nodewarden_manifest::volume_source::Medium;
 use nodewarden_manifest::{Pod, Quantity};
 use nodewarden_qos as qos;
@@ -84,8 +84,7 @@ fn memory_size(asked: Option<&EmptyDirVolumeSource>, pod: &Pod, node: Node<'_>) 
 fn only_page_size(pod: &Pod) -> Result<u64, VolumeError> {
     let containers = pod.containers.iter().chain(&pod.init_containers);
     let names = containers.flat_map(|c| c.resources.requests.keys());
-    let sizes = names.filter_map(|name| name.strip_prefix(HUGEPAGES_PREFIX));
-    let sizes = sizes.filter_map(|size| u64::try_from(Quantity::parse(size).ok()?.value()).ok());
+    let sizes = names.filter_map(|name| u64::try_from(page_size(name)?.value()).ok());
     match sizes.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
         [size] => Ok(size),
         _ => Err(VolumeError::PageSize),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::node::Capacity;
-use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_extended};
+use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, MEMORY, hugepages, is_extended};
 use nodewarden_manifest::{ContainerKind, Pod, Quantity};
 use nodewarden_qos::allocatable::allocatable;
 
@@ -48,8 +48,7 @@ pub fn capacity(capacity: &Capacity, settings: &NodeSettings) -> Amounts {
     ]);
     all.extend(left.ephemeral_storage_bytes.map(|bytes| (EPHEMERAL_STORAGE.to_owned(), signed(bytes))));
     for (size, bytes) in &left.hugepages {
-        let size = Quantity::from_bytes(signed(size.0));
-        all.insert(format!("{HUGEPAGES_PREFIX}{size}"), signed(*bytes));
+        all.insert(hugepages(size.0), signed(*bytes));
     }
     all
 }

@@ -2,8 +2,7 @@
 
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::node::Capacity;
-use nodewarden_manifest::Quantity;
-use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY};
+use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, MEMORY, hugepages};
 use nodewarden_model::NodeResource;
 use nodewarden_qos::allocatable::{Available, allocatable, whole};
 
@@ -23,8 +22,7 @@ fn amounts(available: Available, pods: u64) -> Vec<(String, u64)> {
     let storage = available.ephemeral_storage_bytes;
     amounts.extend(storage.map(|bytes| (EPHEMERAL_STORAGE.to_owned(), bytes)));
     for (size, bytes) in available.hugepages {
-        let size = Quantity::from_bytes(i64::try_from(size.0).unwrap_or(i64::MAX));
-        amounts.push((format!("{HUGEPAGES_PREFIX}{size}"), bytes));
+        amounts.push((hugepages(size.0), bytes));
     }
     amounts.push(("pid".to_owned(), available.pids));
     amounts.push(("pods".to_owned(), pods));
@@ -34,6 +32,7 @@ fn amounts(available: Available, pods: u64) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use nodewarden_machine::cgroup::control::PageSize;
+    use nodewarden_manifest::Quantity;
 
     use super::*;
 

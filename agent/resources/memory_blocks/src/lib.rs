@@ -36,5 +36,5 @@ pub(crate) const MEMORY: &str = "memory";
 
 /// Whether a resource is memory or huge pages.
 pub(crate) fn is_memory(resource: &str) -> bool {
-    resource == MEMORY || resource.starts_with("hugepages-")
+    resource == MEMORY || nodewarden_manifest::names::is_hugepages(resource)
 }

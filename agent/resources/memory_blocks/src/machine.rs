@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nodewarden_manifest::names::hugepages;
 use nodewarden_topology::{NodeSet, NumaNode};
 
 use crate::{Block, MEMORY, SettingsError};
@@ -39,12 +40,6 @@ pub struct NodeState {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineState(pub BTreeMap<u32, NodeState>);
 
-/// The name of huge pages as a resource, like `hugepages-2Mi` (`HugePageResourceName`).
-fn huge_pages(size_kib: u64) -> String {
-    let bytes = i64::try_from(size_kib.saturating_mul(1024)).unwrap_or(i64::MAX);
-    format!("hugepages-{}", nodewarden_manifest::Quantity::from_bytes(bytes))
-}
-
 impl MachineState {
     /// The machine with nothing given away (`getDefaultMachineState`).
     ///
@@ -67,7 +62,7 @@ impl MachineState {
             let (mut memory, mut in_pages) = (BTreeMap::new(), 0u64);
             for pages in &node.huge_pages {
                 let bytes = pages.size_kib.saturating_mul(1024).saturating_mul(pages.count);
-                let name = huge_pages(pages.size_kib);
+                let name = hugepages(pages.size_kib.saturating_mul(1024));
                 in_pages = in_pages.saturating_add(bytes);
                 memory.insert(name.clone(), table(&name, bytes, bytes)?);
             }

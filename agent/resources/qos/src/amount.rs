@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use nodewarden_machine::cgroup::control::{Bound, PageSize};
-use nodewarden_manifest::{Quantity, ResourceList};
+use nodewarden_manifest::{ResourceList, names};
 
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
-const HUGEPAGES: &str = "hugepages-";
 
 /// Thousandths of a CPU; `None` if the list does not contain it. An amount below zero (which no valid pod
 /// has) counts as zero, here and below.
@@ -27,8 +26,7 @@ pub(crate) fn hugepages(list: &ResourceList) -> BTreeMap<PageSize, u64> {
 
 /// The size in `hugepages-<size>`; `None` for every other resource.
 pub(crate) fn page_size(resource: &str) -> Option<PageSize> {
-    let size = Quantity::parse(resource.strip_prefix(HUGEPAGES)?).ok()?;
-    Some(PageSize(whole(size.value())))
+    Some(PageSize(whole(names::page_size(resource)?.value())))
 }
 
 /// An upper limit as in the kubelet: zero means no limit (the kubelet does not write it, and the kernel's

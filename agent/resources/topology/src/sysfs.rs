@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nodewarden_machine::cgroup::control::PageSize;
 use nodewarden_machine::cpu_list::CpuList;
 use nodewarden_machine::cpu_set::CpuSet;
 
@@ -147,11 +148,9 @@ fn huge_pages(dir: &Path) -> Result<Vec<HugePages>, SysfsError> {
     let mut sizes = Vec::new();
     for entry in entries {
         let name = entry.map_err(fail)?.file_name();
-        let size =
-            name.to_str().and_then(|name| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok());
-        let Some(size_kib) = size else { continue };
+        let Some(PageSize(size)) = name.to_str().and_then(PageSize::of_directory) else { continue };
         let count = number(&dir.join(&name).join("nr_hugepages"))?.unwrap_or(0);
-        sizes.push(HugePages { size_kib, count: u64::try_from(count).unwrap_or(0) });
+        sizes.push(HugePages { size_kib: size / 1024, count: u64::try_from(count).unwrap_or(0) });
     }
     sizes.sort_unstable_by_key(|pages| pages.size_kib);
     Ok(sizes)

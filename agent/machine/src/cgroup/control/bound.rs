@@ -33,6 +33,15 @@ pub struct CpuQuota {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageSize(pub u64);
 
+impl PageSize {
+    /// The size in the name of a directory like `hugepages-2048kB`, as sysfs has one for each size
+    /// (Documentation/admin-guide/mm/hugetlbpage.rst); `None` for other names.
+    pub fn of_directory(name: &str) -> Option<Self> {
+        let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        kib.checked_mul(1024).filter(|bytes| *bytes > 0).map(Self)
+    }
+}
+
 impl fmt::Display for PageSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

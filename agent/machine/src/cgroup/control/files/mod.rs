@@ -84,13 +84,8 @@ impl Interface {
 /// Sizes from the names `hugepages-<n>kB` in `dir`; none if it cannot be read (a kernel without huge pages).
 fn huge_pages(dir: &Path) -> Vec<PageSize> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut sizes: Vec<PageSize> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let kib = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?;
-            Some(PageSize(kib.parse::<u64>().ok()?.checked_mul(1024)?))
-        })
-        .collect();
+    let mut sizes: Vec<PageSize> =
+        entries.filter_map(|entry| PageSize::of_directory(entry.file_name().to_str()?)).collect();
     sizes.sort_unstable();
     sizes
 }
