@@ -65,6 +65,12 @@ impl Signal {
         matches!(self, Self::MemoryAvailable | Self::AllocatableMemoryAvailable | Self::PidAvailable)
     }
 
+    /// Whether it counts bytes, not inodes or process ids.
+    pub fn is_bytes(self) -> bool {
+        use Signal::{ContainerFsInodesFree, ImageFsInodesFree, NodeFsInodesFree, PidAvailable};
+        !matches!(self, NodeFsInodesFree | ImageFsInodesFree | ContainerFsInodesFree | PidAvailable)
+    }
+
     /// The signal with this name of the kubelet; `None` if there is none.
     pub fn parse(name: &str) -> Option<Self> {
         name.parse().ok()

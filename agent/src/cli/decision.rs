@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::format::{bytes, count, nanos, printable, span, time};
+use super::format::{nanos, printable, span, time};
+use super::measure::Measure;
 use super::table::{Align, table};
 use nodewarden_model::{CandidateSeen, Decision, DecisionStep, SignalSeen};
 
 /// Number of candidates shown after the last one that was chosen; the others are only counted.
 const AFTER: usize = 5;
-
-/// Suffix of the signals for a pod's own disk limits, as the kubelet names them.
-const OWN_LIMIT: &str = "fs.limit";
 
 /// Which candidates of a decision are shown.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,7 +54,7 @@ pub fn text(own: &Decision, detail: Detail<'_>, now: Timestamp) -> String {
 pub fn signals(signals: &[SignalSeen]) -> String {
     let head = ["SIGNAL", "AVAILABLE", "THRESHOLD", "CAPACITY", "KIND", "PASSED"].map(str::to_owned).to_vec();
     let row = |own: &SignalSeen| {
-        let figure = |n| amount(&own.signal, n);
+        let figure = |n| Measure::of(&own.signal).amount(n);
         vec![
             printable(&own.signal),
             figure(own.available),
@@ -83,20 +81,20 @@ fn candidates(out: &mut String, own: &Decision, detail: Detail<'_>) {
     if own.candidates.is_empty() {
         return;
     }
-    let signal = acted_on(own).map_or("", |signal| &signal.signal);
+    let measure = Measure::of(acted_on(own).map_or("", |signal| &signal.signal));
     let last = own.candidates.iter().rposition(|candidate| candidate.chosen);
     let until = last.map_or(0, |last| last + 1) + AFTER;
     let shown = |at: usize, candidate: &CandidateSeen| {
         detail.all || at < until || detail.pod.is_some_and(|pod| candidate.is(pod))
     };
-    let of = if signal.ends_with(OWN_LIMIT) { "LIMIT" } else { "REQUEST" };
+    let of = if measure == Measure::OwnLimit { "LIMIT" } else { "REQUEST" };
     let head = ["ORDER", "POD", "QOS", "PRIORITY", "USAGE", of, "OVER", "DECISION"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let mut order = 0;
     for (at, candidate) in own.candidates.iter().enumerate() {
         order += usize::from(candidate.spared.is_empty());
         if shown(at, candidate) {
-            rows.push(row(candidate, order, signal, own));
+            rows.push(row(candidate, order, measure, own));
         }
     }
     let left_out = own.candidates.len() + 1 - rows.len();
@@ -108,17 +106,17 @@ fn candidates(out: &mut String, own: &Decision, detail: Detail<'_>) {
     }
 }
 
-fn row(own: &CandidateSeen, order: usize, signal: &str, decision: &Decision) -> Vec<String> {
+fn row(own: &CandidateSeen, order: usize, measure: Measure<'_>, decision: &Decision) -> Vec<String> {
     let name = match own.name.is_empty() {
         true => own.uid.clone(),
         false => format!("{}/{}", own.namespace, own.name),
     };
     let over = match own.usage.saturating_sub(own.request) {
         0 => "-".to_owned(),
-        over => amount(signal, over),
+        over => measure.amount(over),
     };
     let verb = if decision.kind == "preemption" { "preempted" } else { "evicted" };
-    let usage = amount(signal, own.usage);
+    let usage = measure.amount(own.usage);
     let decision = match (own.chosen, own.spared.as_str()) {
         (true, _) if decision.would => format!("would be {verb}"),
         (true, _) => verb.to_owned(),
@@ -132,7 +130,7 @@ fn row(own: &CandidateSeen, order: usize, signal: &str, decision: &Decision) -> 
         own.priority.to_string(),
         // Not everything is counted yet.
         if own.incomplete { format!(">={usage}") } else { usage },
-        amount(signal, own.request),
+        measure.amount(own.request),
         over,
         printable(&decision),
     ]
@@ -148,22 +146,7 @@ fn step(own: &DecisionStep) -> Vec<String> {
 fn acted_on(own: &Decision) -> Option<&SignalSeen> {
     let due = |signal: &SignalSeen| signal.hard || signal.passed_for_ms >= signal.grace_ms;
     let passed = own.signals.iter().filter(|signal| signal.passed);
-    passed.min_by_key(|own| (!due(own), !own.hard, !own.signal.to_lowercase().contains("memory")))
-}
-
-/// Formats a figure in the unit of a signal or resource: bytes, millicores, or a count.
-pub fn amount(of: &str, n: u64) -> String {
-    let is_bytes = (of.ends_with(".available") && of != "pid.available")
-        || of.ends_with(OWN_LIMIT)
-        || of == "memory"
-        || of == "ephemeral-storage"
-        || of.starts_with("hugepages-");
-    match of {
-        _ if is_bytes => bytes(n),
-        "cpu" if n.is_multiple_of(1000) => (n / 1000).to_string(),
-        "cpu" => format!("{n}m"),
-        _ => count(n),
-    }
+    passed.min_by_key(|own| (!due(own), !own.hard, !Measure::of(&own.signal).is_memory()))
 }
 
 /// Time since `at`; zero if the clock has been set back.

@@ -21,6 +21,7 @@ mod format;
 mod gc;
 mod images;
 mod logs;
+mod measure;
 mod output;
 mod plan;
 mod pods;
