@@ -8,6 +8,7 @@ use procfs::{Current, CurrentSI};
 
 use super::files::Budget;
 use super::{Asked, GroupReader, Layout, workloads};
+use crate::os_release::pretty_name;
 use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Pressure, PressureLine, Usage};
 
 /// Reads the machine.
@@ -32,7 +33,7 @@ impl MachineReader {
                 .ok()
                 .map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s.btime)),
             kernel_version: text("/proc/sys/kernel/osrelease"),
-            os_version: os_version(&text("/etc/os-release")),
+            os_version: pretty_name(&text("/etc/os-release")).unwrap_or_default().to_owned(),
             machine_id: text("/etc/machine-id"),
             boot_id: text("/proc/sys/kernel/random/boot_id"),
             system_uuid: text("/sys/class/dmi/id/product_uuid"),
@@ -118,14 +119,6 @@ fn fill_memory(usage: &mut Usage, memory: &procfs::Meminfo) {
     });
 }
 
-/// PRETTY_NAME of os-release(5).
-fn os_version(text: &str) -> String {
-    text.lines()
-        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
-        .map(|name| name.trim_matches(['"', '\'']).to_owned())
-        .unwrap_or_default()
-}
-
 /// Threads of the machine, as the kubelet's rlimit stats count them: the fourth field of /proc/loadavg.
 fn loadavg_threads() -> Option<u64> {
     procfs::LoadAverage::current().ok().map(|l| l.max.into())
@@ -138,15 +131,6 @@ fn interfaces() -> Vec<Interface> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn os_names() {
-        assert_eq!(
-            os_version("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
-            "Debian GNU/Linux 12 (bookworm)"
-        );
-        assert_eq!(os_version("ID=x"), "");
-    }
 
     #[test]
     fn pressure_is_read_with_two_decimals_and_with_or_without_full() {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use nodewarden_kube::node::SystemFacts;
+use nodewarden_machine::os_release::pretty_name;
 
 /// Read once: none of it changes while the machine runs. What cannot be read is empty, as in a kubelet.
 pub fn facts(kernel_version: &str) -> SystemFacts {
@@ -23,15 +24,9 @@ pub fn facts(kernel_version: &str) -> SystemFacts {
         system_uuid,
         boot_id: first(&["/proc/sys/kernel/random/boot_id"]),
         kernel_version: kernel_version.to_owned(),
-        os_image: os_image(&release).unwrap_or("Linux").to_owned(),
+        os_image: pretty_name(&release).unwrap_or("Linux").to_owned(),
         architecture: architecture(std::env::consts::ARCH),
     }
-}
-
-/// `PRETTY_NAME` of os-release.
-fn os_image(release: &str) -> Option<&str> {
-    let value = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
-    Some(value.trim().trim_matches(['"', '\'']))
 }
 
 /// The architecture as Go calls it.
@@ -51,8 +46,6 @@ mod tests {
 
     #[test]
     fn the_machine_is_described() {
-        assert_eq!(os_image("NAME=x\nPRETTY_NAME=\"Debian 12\"\n"), Some("Debian 12"));
-        assert_eq!(os_image("NAME=x"), None);
         assert_eq!(architecture("x86_64"), "amd64");
         let facts = facts("6.1");
         assert!(!facts.boot_id.is_empty() && !facts.os_image.is_empty());

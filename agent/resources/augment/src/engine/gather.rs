@@ -5,6 +5,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use nodewarden_machine::cgroup::parse::pressure;
 use nodewarden_machine::cgroup::{Controller, Layout, Version, join};
 use nodewarden_manifest::{Pod, Resources};
 
@@ -61,9 +62,8 @@ pub fn memory(layout: &Layout, seen: &SeenPod, policy: Policy) -> Option<PodMemo
 }
 
 /// `avg10` of the line `full`.
-fn stalled(pressure: &str) -> Option<f64> {
-    let full = pressure.lines().find_map(|line| line.strip_prefix("full "))?;
-    full.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?.parse().ok()
+fn stalled(text: &str) -> Option<f64> {
+    Some(pressure(text.as_bytes())?.full?.avg10)
 }
 
 fn amount(value: i64) -> u64 {
