@@ -27,10 +27,11 @@ use tracing::{info, warn};
 use crate::Connection;
 use crate::credentials::certificate::{self, Pair, Validity};
 use crate::credentials::request::Purpose;
-use crate::credentials::store::{Store, write_private};
-use crate::credentials::{back_off, issue};
+use crate::credentials::store::Store;
+use crate::credentials::{AGAIN, issue};
 use crate::node::addresses::ips;
 use crate::node::run::NodeObject;
+use nodewarden_storage::private_file;
 
 /// How often files and the certificate's age are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -281,8 +282,8 @@ impl Source {
         let text = self_signed(&self.node, &own_key, now)?;
         let key_text = own_key.serialize_pem();
         let written = fs::create_dir_all(&self.directory)
-            .and_then(|()| write_private(&key, key_text.as_bytes()))
-            .and_then(|()| write_private(&certificate, text.as_bytes()));
+            .and_then(|()| private_file::write(&key, key_text.as_bytes()))
+            .and_then(|()| private_file::write(&certificate, text.as_bytes()));
         if let Err(error) = written {
             warn!("the self-signed serving certificate is not kept: {}: {error}", self.directory.display());
         }

@@ -4,10 +4,11 @@
 //! It is not synced to disk, because it has to survive a restart of the agent, not of the machine. After a
 //! restart of the machine no container runs, and an older or truncated file is what a kubelet would find too.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::private_file;
 
 /// Extension of a damaged file's name.
 const DAMAGED: &str = "damaged";
@@ -60,16 +61,8 @@ impl CheckpointPath {
     /// # Errors
     /// The file cannot be written or replaced; the previous one stays.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), CheckpointFileError> {
-        let new = &self.temporary;
-        // A killed agent may have left a file, perhaps with another mode.
-        match fs::remove_file(new) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(fail("remove", new)(source)),
-        }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new);
-        file.map_err(fail("create", new))?.write_all(bytes).map_err(fail("write", new))?;
-        fs::rename(new, &self.path).map_err(fail("rename", new))
+        private_file::replace(&self.path, &self.temporary, bytes, false)
+            .map_err(|(call, source)| fail(call, &self.temporary)(source))
     }
 
     /// Renames a damaged file, never over an earlier one: `.damaged`, then `.damaged.2`, and so on. Returns

@@ -15,10 +15,11 @@ use tower::util::MapResponseLayer;
 
 use super::State;
 use super::certificate::Validity;
-use super::store::{Store, write_private};
+use super::store::Store;
 use crate::KubeError;
 use crate::gate::Gate;
 use crate::starting;
+use nodewarden_storage::private_file;
 
 /// The files that the configuration names.
 #[derive(Debug, Clone)]
@@ -156,7 +157,7 @@ impl Source {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
-        write_private(path, &text)
+        private_file::write(path, &text)
     }
 }
 

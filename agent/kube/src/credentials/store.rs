@@ -2,12 +2,13 @@
 //! FileStore): each in a file of its own, and a link `<name>-current.pem` to the newest. All of it is
 //! blocking.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use nodewarden_storage::private_file;
 
 use super::certificate::Pair;
 
@@ -49,7 +50,7 @@ impl Store {
         let stamp = now.strftime("%Y-%m-%d-%H-%M-%S");
         let file = format!("{}-{stamp}.pem", self.name);
         let text = format!("{}\n{}\n", certificates.trim_end(), key.trim_end());
-        write_private(&self.directory.join(&file), text.as_bytes())?;
+        private_file::write(&self.directory.join(&file), text.as_bytes())?;
         let link = self.directory.join(format!("{}-current.pem.new", self.name));
         match fs::remove_file(&link) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -70,7 +71,7 @@ impl Store {
     /// As of the file system.
     pub fn keep_pending(&self, key: &str) -> io::Result<()> {
         self.create_directory()?;
-        write_private(&self.pending(), key.as_bytes())
+        private_file::write(&self.pending(), key.as_bytes())
     }
 
     /// Forgets the key of a request, which was answered or refused.
@@ -86,24 +87,6 @@ impl Store {
     fn create_directory(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o755).create(&self.directory)
     }
-}
-
-/// Writes a file that only root can read, whole or not at all.
-///
-/// # Errors
-/// As of the file system.
-pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
-    match fs::remove_file(&part) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&part, path)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use nodewarden_kube::credentials::store::write_private;
+use nodewarden_storage::private_file;
 
 /// Below the state directory.
 const FILE: &str = "identity";
@@ -24,7 +24,7 @@ pub fn keep(state_dir: &Path) -> io::Result<String> {
         _ => {}
     }
     let identity = fs::read_to_string(RANDOM)?.trim().to_owned();
-    write_private(&path, identity.as_bytes())?;
+    private_file::write(&path, identity.as_bytes())?;
     Ok(identity)
 }
 
