@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use nodewarden_model::backoff::Backoff;
+
 /// Minimum time between the starts of two refreshes.
 pub const LEAST: Duration = Duration::from_secs(1);
 /// Time between regular refreshes.
@@ -9,7 +11,7 @@ pub const REGULAR: Duration = Duration::from_secs(60);
 
 /// Pause after the `n`th failure (or unsuccessful look-up) in a row, from 1: 1 s doubling to 60 s.
 pub fn back_off(n: u32) -> Duration {
-    LEAST.saturating_mul(1 << n.saturating_sub(1).min(6)).min(REGULAR)
+    Backoff::doubling(LEAST, REGULAR).nth(n.saturating_sub(1))
 }
 
 /// Unsuccessful look-ups of a name: a pod's cgroup exists before its sandbox, and some containers do not

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nodewarden_config::KubernetesSettings;
+use nodewarden_model::backoff::Backoff;
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::{self, Pulse};
 use rcgen::KeyPair;
@@ -31,8 +32,8 @@ use store::Store;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(10);
-/// The wait after the first failed request, and the longest one.
-const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// The waits after failed requests.
+pub(crate) const AGAIN: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 /// How long a round may take without progress: a request is looked at every 5 s.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -136,7 +137,7 @@ impl Credentials {
                 Ok(Requested::Overtaken) => {}
                 Err(error) => {
                     warn!("no client certificate yet: {error}");
-                    next = Instant::now() + back_off(failures);
+                    next = Instant::now() + AGAIN.nth(failures);
                     failures += 1;
                 }
             }
@@ -234,11 +235,6 @@ pub async fn issue(
             Err(error.into())
         }
     }
-}
-
-/// The wait after so many failures.
-pub(crate) fn back_off(failures: u32) -> Duration {
-    WAITS[0].saturating_mul(2_u32.saturating_pow(failures)).min(WAITS[1])
 }
 
 #[cfg(test)]

@@ -189,7 +189,7 @@ impl Work {
                         Err(error) => {
                             warn!("no serving certificate from the API server yet: {error}");
                             failures += 1;
-                            back_off(failures - 1)
+                            AGAIN.nth(failures - 1)
                         }
                     }
                 }

@@ -10,7 +10,7 @@ use crate::objects::fixture::Script;
 
 #[test]
 fn waits_grow_to_a_minute() {
-    let seconds: Vec<u64> = [0, 1, 5, 6, 99].map(|failures| back_off(failures).as_secs()).into();
+    let seconds: Vec<u64> = [0, 1, 5, 6, 99].map(|failures| AGAIN.nth(failures).as_secs()).into();
     assert_eq!(seconds, [1, 2, 32, 60, 60]);
 }
 

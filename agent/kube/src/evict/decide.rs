@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewarden_model::backoff::Backoff;
 use serde_json::{Value, json};
 
 use super::record::Killed;
@@ -91,22 +92,26 @@ pub enum Next {
     Again(Duration),
 }
 
-/// The first wait, which doubles with each failure.
+/// The first wait.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// The longest wait while the API server does not answer.
-const LONGEST_AWAY: Duration = Duration::from_secs(5);
+/// The waits while the API server does not answer.
+const AWAY_AGAIN: Backoff = Backoff::doubling(FIRST_WAIT, Duration::from_secs(5));
 /// The longest wait after refusals, such as for a missing right.
 const LONGEST_REFUSED: Duration = Duration::from_secs(60);
+/// The waits after refusals, unless the API server asks for longer ones.
+const REFUSED_AGAIN: Backoff = Backoff::doubling(FIRST_WAIT, LONGEST_REFUSED);
 
 /// What follows from an answer after so many failures in a row. What was done is never given up: the pod's
 /// processes are gone, and no other program says why.
 pub fn after(answer: Answer, failures: u32) -> Next {
-    let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16));
     match answer {
         Answer::Written(_) => Next::Done,
         Answer::Gone => Next::Gone,
-        Answer::Away => Next::Again(wait.min(LONGEST_AWAY)),
-        Answer::Refused(asked) => Next::Again(wait.max(asked.unwrap_or_default()).min(LONGEST_REFUSED)),
+        Answer::Away => Next::Again(AWAY_AGAIN.nth(failures)),
+        Answer::Refused(asked) => {
+            let asked = asked.unwrap_or_default().min(LONGEST_REFUSED);
+            Next::Again(REFUSED_AGAIN.nth(failures).max(asked))
+        }
     }
 }
 

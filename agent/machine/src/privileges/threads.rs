@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nodewarden_model::backoff::Backoff;
+
 use super::capability::{Capability, CapabilitySet};
 use super::error::PrivilegesError;
 use super::held::{Held, threads};
@@ -16,8 +18,7 @@ use super::held::{Held, threads};
 const OWN: &str = "/proc/self/task";
 
 /// Between two looks at the threads.
-const PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Backoff = Backoff::doubling(Duration::from_millis(2), Duration::from_millis(100));
 
 /// What the handler keeps.
 static KEEP: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -57,8 +58,7 @@ pub fn keep_only(keep: CapabilitySet, longest: Duration) -> Result<(), Privilege
         if begun.elapsed() >= longest {
             return Err(PrivilegesError::Threads(left));
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        std::thread::sleep(pause.advance());
     }
     match ERRNO.load(Ordering::Acquire) {
         0 => Ok(()),

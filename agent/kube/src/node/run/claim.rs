@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::{CALL, Keeper};
-use crate::credentials::back_off;
+use crate::credentials::AGAIN;
 use crate::lease::NAMESPACE;
 use crate::lease::claim::{Claim, Claimant, Seen, claim};
 
@@ -38,7 +38,7 @@ impl Keeper {
                         warn!("the node's lease cannot be read: {error}");
                     }
                     tokio::select! {
-                        () = sleep(back_off(failures)) => {}
+                        () = sleep(AGAIN.nth(failures)) => {}
                         () = connection.renewed() => {}
                     }
                     failures += 1;

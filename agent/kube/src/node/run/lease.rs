@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PostParams};
+use nodewarden_model::backoff::Backoff;
 use nodewarden_tasks::parts::Pulse;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
@@ -14,10 +15,8 @@ use super::super::watch::Seen;
 use super::{CALL, Keeper};
 use crate::lease::{NAMESPACE, renew_interval, renewed};
 
-/// The wait after the first failure; it doubles up to the interval of renewals (kubelet: 200 ms to 7 s).
-const FIRST: Duration = Duration::from_millis(200);
-/// The longest wait after a failure.
-const LONGEST: Duration = Duration::from_secs(7);
+/// The waits after failures, at most the interval of renewals (kubelet: 200 ms to 7 s).
+const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(7));
 
 impl Keeper {
     /// Claims the name and renews the lease. Returns, with who has it, if the name is another agent's.
@@ -51,9 +50,7 @@ impl Keeper {
                     if failures == 0 {
                         warn!("the node's lease cannot be renewed: {error}");
                     }
-                    let wait =
-                        FIRST.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST).min(interval);
-                    sleep(wait).await;
+                    sleep(AGAIN.nth(failures).min(interval)).await;
                     failures += 1;
                 }
             }

@@ -19,7 +19,7 @@ use super::super::status::desired;
 use super::super::watch::Seen;
 use super::Keeper;
 use super::claim::answer;
-use crate::credentials::back_off;
+use crate::credentials::AGAIN;
 
 /// How often the status is computed until the node is ready for the first time, and for how long.
 const STARTING: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ impl Keeper {
                         warn!("the node object cannot be written: {error}");
                     }
                     progress.failures += 1;
-                    back_off(progress.failures - 1).min(self.deps.pace.update)
+                    AGAIN.nth(progress.failures - 1).min(self.deps.pace.update)
                 }
             };
             tokio::select! {

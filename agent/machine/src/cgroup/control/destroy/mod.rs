@@ -16,6 +16,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub use at_once::{Killed, is_empty, kill_now};
+use nodewarden_model::backoff::Backoff;
+
 pub use error::{DestroyError, Holdout, StillThere};
 pub use in_flight::InFlight;
 
@@ -23,8 +25,8 @@ use super::group_files::remove_directory;
 use super::{Driver, DriverKind, GroupFiles, members};
 use crate::cgroup::CgroupError;
 
-/// The first pause, about what a process takes to end once killed, and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(50)];
+/// The pauses between rounds; the first is about what a process takes to end once killed.
+const PAUSE: Backoff = Backoff::doubling(Duration::from_micros(500), Duration::from_millis(50));
 
 /// What was necessary to destroy a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub fn destroy(
     patience: Duration,
 ) -> Result<Destroyed, DestroyError> {
     let begun = Instant::now();
-    let mut pause = PAUSES[0];
+    let mut pause = PAUSE;
     let mut killed = BTreeSet::new();
     let mut dying = kill::Dying::default();
     for rounds in 1.. {
@@ -69,8 +71,7 @@ pub fn destroy(
                 return Err(DestroyError::StillThere(Box::new(left)));
             }
         }
-        sleep(pause);
-        pause = (pause * 2).min(PAUSES[1]);
+        sleep(pause.advance());
     }
     unreachable!("rounds are counted without end")
 }
