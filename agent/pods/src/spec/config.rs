@@ -31,24 +31,6 @@ pub struct Beginning<'a> {
     pub objects: &'a PodObjects,
 }
 
-/// The configuration of the container `name`. Creates the files that are mounted into it: the log directory,
-/// the termination message, the pod's hosts file, and `subPath`s of volumes.
-///
-/// Does blocking file I/O; may be called again.
-///
-/// # Errors
-/// A field of the manifest cannot be honoured on this node, or a file cannot be created.
-pub fn container_config(
-    pod: &Pod,
-    name: &str,
-    beginning: &Beginning<'_>,
-    host: &Host,
-) -> Result<cri::ContainerConfig, SpecError> {
-    let (config, files) = plan_container(pod, name, beginning, host)?;
-    files.make(pod, host, beginning.objects)?;
-    Ok(config)
-}
-
 /// The configuration of the container `name`, and the files that must be created before the container is.
 /// Touches no disk.
 ///

@@ -3,13 +3,11 @@
 //! - `PodPaths`: paths of a pod's files.
 //! - [`Host`]: the facts about the node that the configurations depend on.
 //! - [`sandbox_config`]: the pod's sandbox. [`warnings`]: events about differences from the manifest.
-//! - [`plan_container`]: one container, and the [`ContainerFiles`] that are mounted into it;
-//!   [`container_config`] creates them at once.
+//! - [`plan_container`]: one container, and the [`ContainerFiles`] that are mounted into it.
 //! - `resources`, [`container_resources`]: limits, for the start and for an in-place resize.
 //! - [`post_start`], [`pre_stop`], [`run_hook`]: lifecycle hooks. `grace`: the termination grace period.
 //!
-//! All functions are pure, except those that write files ([`ContainerFiles`], [`container_config`],
-//! [`write_hosts`]) and the hooks.
+//! All functions are pure, except those that write files ([`ContainerFiles`], [`write_hosts`]) and the hooks.
 
 mod config;
 pub mod dns;
@@ -33,7 +31,7 @@ mod sandbox;
 mod seccomp;
 mod security;
 
-pub use config::{Beginning, container_config, plan_container, skipped_variables};
+pub use config::{Beginning, plan_container, skipped_variables};
 pub use error::{RecursiveReadOnlyFault, SpecError};
 pub use files::ContainerFiles;
 pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_hook};

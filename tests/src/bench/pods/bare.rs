@@ -170,8 +170,10 @@ impl Bare {
             injection: &injection,
             objects: &objects,
         };
-        let container = container::container_config(&pod, CONTAINER, &beginning, &host);
-        Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })
+        let (container, files) =
+            container::plan_container(&pod, CONTAINER, &beginning, &host).map_err(failure)?;
+        files.make(&pod, &host, &objects).map_err(failure)?;
+        Ok(Prepared { container, pod, paths, cgroup, sandbox })
     }
 
     /// Starts a pod. Returns it and the time of the first call.

@@ -35,6 +35,18 @@ fn beginning<'a>(
     Beginning { attempt, ips, image, image_ref, injection: &NOTHING, objects: &NO_OBJECTS }
 }
 
+/// The configuration of the container `name`, with the files that are mounted into it.
+fn container_config(
+    pod: &Pod,
+    name: &str,
+    beginning: &Beginning<'_>,
+    host: &Host,
+) -> Result<cri::ContainerConfig, SpecError> {
+    let (config, files) = plan_container(pod, name, beginning, host)?;
+    files.make(pod, host, beginning.objects)?;
+    Ok(config)
+}
+
 fn ips() -> Vec<IpAddr> {
     vec!["10.0.0.1".parse().unwrap()]
 }
