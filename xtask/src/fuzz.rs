@@ -7,11 +7,11 @@ mod report;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
+use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::setup::{self, Purpose, SetupError};
@@ -158,15 +158,15 @@ fn run_all(layout: &Layout, names: &[String], each: Duration, jobs: usize) -> Re
         for _ in 0..jobs {
             scope.spawn(|| {
                 loop {
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let next = queue.lock().next();
                     let Some((at, settings)) = next else { return };
                     let run = libfuzzer::run(settings);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((at, run));
+                    done.lock().push((at, run));
                 }
             });
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.into_inner();
     done.sort_by_key(|(at, _)| *at);
     Ok(done.into_iter().map(|(_, run)| run).collect::<Result<_, _>>()?)
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::cgroup::control::{Bound, Cgroupfs, CpuShare, Limits, Manager, Presence};
+use parking_lot::Mutex;
 
 use crate::fixture::{Group, TestRoot, Worker};
 use crate::harness::{Capability, Context, Failure, REPORTED, Test, command_line_contains};
@@ -129,20 +130,20 @@ type Times = BTreeMap<String, (Duration, usize)>;
 /// Destroys the pods, several at a time.
 fn destroy_all(manager: &Manager, pods: &[&str], timeout: Duration) -> Result<Times, Failure> {
     let waiting = Mutex::new(pods.iter().copied());
-    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let take = || waiting.lock().next();
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(pod) = take() {
                     let result = manager.destroy(pod, timeout);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((pod.to_owned(), result));
+                    done.lock().push((pod.to_owned(), result));
                 }
             });
         }
     });
     let mut times = Times::new();
-    for (path, result) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for (path, result) in done.into_inner() {
         let destroyed = result.map_err(|error| Failure::Unexpected(error.to_string()))?;
         times.insert(path, (destroyed.took, destroyed.killed));
     }

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
+use parking_lot::Mutex;
 
 use super::support::eventually;
 use crate::fixture::{Agent, AgentOptions, die_with_parent};
@@ -87,7 +88,7 @@ impl Terminal {
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut buffer) {
-                shared.lock().unwrap_or_else(PoisonError::into_inner).extend(&buffer[..read]);
+                shared.lock().extend(&buffer[..read]);
             }
         });
         Ok(Self { child, keyboard: File::from(pair.master), output, wait: context.patiently(15) })
@@ -103,12 +104,12 @@ impl Terminal {
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.output.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.output.lock()).into_owned()
     }
 
     /// Only what is written from now on counts.
     fn forget(&self) {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.output.lock().clear();
     }
 
     /// Waits until a word is written: between words there may be movements instead of spaces.

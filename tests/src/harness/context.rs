@@ -1,11 +1,12 @@
 //! What a test is given: paths of the binaries, the prefix for its names, and a directory for its files.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::NAME_PREFIX;
 use crate::fixture::{Layout, TempDir};
+use parking_lot::Mutex;
 
 /// The environment of one test or bench.
 pub struct Context {
@@ -81,10 +82,10 @@ pub struct Problems(Arc<Mutex<Vec<String>>>);
 
 impl Problems {
     pub fn add(&self, text: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        self.0.lock().push(text);
     }
 
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Answer, ServeError};
+use parking_lot::Mutex;
 
 /// Suffix of the names of notes.
 pub const LOG_SUFFIX: &str = "log";
@@ -56,7 +56,7 @@ impl Notes {
                 Err(_) => Answer::Status(503),
             },
             Answer::Steps { name, steps } => {
-                let mut asked = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut asked = self.steps.lock();
                 let nth = asked.entry(name).or_default();
                 let step = steps.get((*nth).min(steps.len().saturating_sub(1))).cloned();
                 *nth += 1;

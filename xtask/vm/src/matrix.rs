@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::boot::{Order, Outcome, boot};
 use super::error::VmError;
 use super::site::Site;
 use super::verdict::Verdict;
+use parking_lot::Mutex;
 
 /// Boots every one of `orders`, `jobs` at a time, in their order. The outcomes come in the same order.
 ///
@@ -18,7 +18,7 @@ pub fn run(site: &Site, orders: &[Order], jobs: usize) -> Result<Vec<Outcome>, V
     let width = orders.iter().map(|order| order.name.len()).max().unwrap_or(0);
     let waiting = Mutex::new(orders.iter().enumerate().collect::<VecDeque<_>>());
     let done = Mutex::new(Vec::new());
-    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let take = || waiting.lock().pop_front();
     thread::scope(|scope| {
         for _ in 0..jobs.max(1).min(orders.len()) {
             scope.spawn(|| {
@@ -27,14 +27,14 @@ pub fn run(site: &Site, orders: &[Order], jobs: usize) -> Result<Vec<Outcome>, V
                     if let Ok(outcome) = &outcome {
                         println!("{:<width$} | {}", order.name, closing(outcome));
                     } else {
-                        waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                        waiting.lock().clear();
                     }
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
+                    done.lock().push((index, outcome));
                 }
             });
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.into_inner();
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::pods;
 use super::side::Side;
 use crate::e2e::cluster::fixture::condition;
 use crate::harness::Failure;
+use parking_lot::Mutex;
 
 /// Pods whose readiness changes.
 const PODS: usize = 4;
@@ -95,13 +96,13 @@ impl Server {
 
     /// From now on this name is ready or not.
     fn set(&self, name: &str, ready: bool) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock();
         answers.insert(name.to_owned(), Answer { ready, since: None });
     }
 
     /// When this name was first answered what it is now.
     fn answered(&self, name: &str) -> Option<Instant> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(name)?.since
+        self.answers.lock().get(name)?.since
     }
 }
 
@@ -129,7 +130,7 @@ fn answer(mut stream: TcpStream, answers: &Answers) -> std::io::Result<()> {
     let text = String::from_utf8_lossy(&bytes);
     let name = text.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
     let ready = {
-        let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = answers.lock();
         answers.get_mut(&name).is_some_and(|answer| {
             answer.since.get_or_insert_with(Instant::now);
             answer.ready

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::fixture::{Agent, Client, get};
+use parking_lot::Mutex;
 
 /// A question that is not answered at all fails after this many times the limit.
 const GIVEN_UP: u32 = 10;
@@ -68,19 +69,19 @@ impl Watch {
 
     /// The agent is about to be ended: an answer that does not come is no violation.
     pub fn pause(&self) {
-        let mut target = lock(&self.shared.target);
+        let mut target = self.shared.target.lock();
         *target = (target.0 + 1, None);
     }
 
     /// From now on this agent is asked.
     pub fn follow(&self, agent: &Agent) {
         let found = Target { http: agent.http(), socket: agent.socket().to_owned() };
-        let mut target = lock(&self.shared.target);
+        let mut target = self.shared.target.lock();
         *target = (target.0 + 1, Some(found));
     }
 
     pub fn seen(&self) -> Seen {
-        lock(&self.shared.seen).clone()
+        self.shared.seen.lock().clone()
     }
 }
 
@@ -100,7 +101,7 @@ impl Shared {
         let mut client: Option<(u64, Client)> = None;
         while !self.stops.load(Ordering::Relaxed) {
             std::thread::sleep(self.period);
-            let (number, target) = lock(&self.target).clone();
+            let (number, target) = self.target.lock().clone();
             let Some(target) = target else {
                 client = None;
                 continue;
@@ -125,11 +126,11 @@ impl Shared {
     }
 
     fn record(&self, which: usize, what: &str, number: u64, took: Duration, answer: Result<(), String>) {
-        let target = lock(&self.target);
+        let target = self.target.lock();
         if target.0 != number {
             return;
         }
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         seen.answers += 1;
         seen.slowest[which] = seen.slowest[which].max(took);
         match answer {
@@ -151,8 +152,4 @@ fn is_overloaded() -> bool {
     let load: f64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     load > OVERLOAD * cpus as f64
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,9 +5,9 @@ mod programs;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use parking_lot::Mutex;
 use xtask_common::layout::{GOLDEN_VARIABLE, Layout};
 use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
@@ -80,14 +80,14 @@ fn choose(program: Program, tests: Vec<String>, scope: Scope, golden: bool, tall
 fn run_all(layout: &Layout, chosen: Vec<Chosen>) -> Result<Tally, CommandError> {
     let jobs = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(chosen.len());
     let waiting = Mutex::new(VecDeque::from(chosen));
-    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let take = || waiting.lock().pop_front();
     let done = Mutex::new(Ok(Tally::default()));
     thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
                 while let Some(chosen) = take() {
                     let ended = run_one(layout, &chosen);
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut done = done.lock();
                     match (&mut *done, ended) {
                         (Ok(tally), Ok(ended)) => tally.add(ended),
                         (Ok(_), Err(error)) => *done = Err(error),
@@ -97,7 +97,7 @@ fn run_all(layout: &Layout, chosen: Vec<Chosen>) -> Result<Tally, CommandError> 
             });
         }
     });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    done.into_inner()
 }
 
 fn run_one(layout: &Layout, chosen: &Chosen) -> Result<Tally, CommandError> {
