@@ -3,5 +3,7 @@
 //! This crate is the top: the command line ([`cli`]) and the daemon that puts the parts together
 //! ([`daemon`]). docs/ARCHITECTURE.md has the map of the crates below.
 
+#![deny(missing_docs)]
+
 pub mod cli;
-pub mod daemon;
+mod daemon;

@@ -42,7 +42,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-pub use error::CliError;
+pub(crate) use error::CliError;
 use nodewarden_config::defaults;
 
 const HELP: &str = "\
