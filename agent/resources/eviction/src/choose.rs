@@ -2,7 +2,8 @@
 //!
 //! A figure that is not complete yet may still grow, by at most what is in use on the file system and in
 //! no pod's figures. A pod is evicted only if it would be the first with its figure as it is, and every other
-//! pod behind it with the largest figure that it can have.
+//! pod behind it with the largest figure that it can have. A figure whose rest cannot be counted has to be the
+//! largest as it is: otherwise one unreadable directory would keep every pod on a full disk.
 
 use std::cmp::Reverse;
 
@@ -46,7 +47,7 @@ pub fn choose(
     };
     let first = eligible().filter_map(least).min();
     let mut open: Vec<(Reverse<u64>, Key<'_>, usize)> = Vec::new();
-    for (at, (candidate, figure)) in eligible().filter(|(_, (_, figure))| !figure.complete) {
+    for (at, (candidate, figure)) in eligible().filter(|(_, (_, figure))| !figure.settled) {
         let most = figure.most(slack);
         let key = measure.key(candidate, most);
         let is_ahead = first.as_ref().is_none_or(|(first, index)| *index != at && key < *first);
@@ -59,7 +60,7 @@ pub fn choose(
         None if open.is_empty() => Choice::NoPod,
         first => {
             // Its figure may turn out to be larger than all the others can be.
-            let first = first.filter(|(_, at)| figures.get(*at).is_some_and(|figure| !figure.complete));
+            let first = first.filter(|(_, at)| figures.get(*at).is_some_and(|figure| !figure.settled));
             open.sort_unstable();
             let others = open.into_iter().map(|(_, _, at)| at);
             Choice::Measure(first.map(|(_, at)| at).into_iter().chain(others).collect())

@@ -94,6 +94,8 @@ pub struct Figure {
     pub amount: u64,
     /// Whether that is everything; otherwise it is at least so much.
     pub complete: bool,
+    /// Whether counting further would change nothing: it is everything, or the rest cannot be counted.
+    pub settled: bool,
     /// How much of it is on the file system that the signal measures.
     pub here: u64,
     /// What is not counted yet is on that file system.
@@ -103,13 +105,13 @@ pub struct Figure {
 impl Figure {
     /// What cannot grow: memory and processes are read at once.
     fn whole(amount: u64) -> Self {
-        Self { amount, complete: true, here: 0, bounded: true }
+        Self { amount, complete: true, settled: true, here: 0, bounded: true }
     }
 
-    /// The largest amount that it can be, if at most `slack` is in use on the file system and in no figure.
+    /// The largest amount that counting further can show, if at most `slack` is in use on the file system and in no figure.
     pub fn most(&self, slack: Option<u64>) -> u64 {
         match slack.filter(|_| self.bounded) {
-            _ if self.complete => self.amount,
+            _ if self.settled => self.amount,
             Some(slack) => self.amount.saturating_add(slack),
             None => u64::MAX,
         }
@@ -164,7 +166,8 @@ impl Measure {
             figure.amount = figure.amount.saturating_add(of(&part));
             figure.here = figure.here.saturating_add(if is_here { of(&part) } else { 0 });
             figure.complete &= part.complete;
-            figure.bounded &= part.complete || is_here;
+            figure.settled &= part.is_settled();
+            figure.bounded &= part.is_settled() || is_here;
         }
         figure
     }

@@ -84,6 +84,8 @@ pub struct DiskUse {
     pub inodes: u64,
     /// Whether this is everything. Otherwise the figures are lower bounds.
     pub complete: bool,
+    /// It is not everything, and counting again found no more: some of it cannot be read.
+    pub uncountable: bool,
     /// Device number of the file system; `None` if it is not known or there are several.
     pub device: Option<u64>,
 }
@@ -91,20 +93,29 @@ pub struct DiskUse {
 /// Nothing, completely counted.
 impl Default for DiskUse {
     fn default() -> Self {
-        Self { bytes: 0, inodes: 0, complete: true, device: None }
+        Self { bytes: 0, inodes: 0, complete: true, uncountable: false, device: None }
     }
 }
 
 impl DiskUse {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { bytes: 0, inodes: 0, complete: false, device: None };
+    pub const UNKNOWN: Self =
+        Self { bytes: 0, inodes: 0, complete: false, uncountable: false, device: None };
+
+    /// Whether counting further would change nothing: it is everything, or the rest cannot be counted.
+    pub fn is_settled(&self) -> bool {
+        self.complete || self.uncountable
+    }
 
     /// The larger of this and of what was found later: complete only if that is not more.
     pub fn at_least(self, other: Self) -> Self {
+        let is_more = other.bytes > self.bytes || other.inodes > self.inodes;
+        let complete = self.complete && !is_more;
         Self {
             bytes: self.bytes.max(other.bytes),
             inodes: self.inodes.max(other.inodes),
-            complete: self.complete && other.bytes <= self.bytes && other.inodes <= self.inodes,
+            complete,
+            uncountable: !complete && (self.uncountable && !is_more || other.uncountable),
             device: self.device.or(other.device),
         }
     }
@@ -119,7 +130,9 @@ impl DiskUse {
         };
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.inodes = self.inodes.saturating_add(other.inodes);
+        let is_settled = self.is_settled() && other.is_settled();
         self.complete &= other.complete;
+        self.uncountable = is_settled && !self.complete;
     }
 }
 

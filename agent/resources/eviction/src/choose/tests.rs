@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::rank::rank;
+use crate::rank::{rank, ranking_table};
 use crate::{DiskUse, PodDisk};
 use nodewarden_manifest::{Pod, SYSTEM_CRITICAL_PRIORITY};
 
@@ -20,7 +20,7 @@ fn used(used: u64) -> Option<UsedOf> {
 }
 
 fn part(bytes: u64, complete: bool) -> DiskUse {
-    DiskUse { bytes, inodes: 2 * bytes, complete, device: Some(DEVICE) }
+    DiskUse { bytes, inodes: 2 * bytes, complete, device: Some(DEVICE), ..DiskUse::default() }
 }
 
 /// A pod with its priority, its request in bytes (0 is none) and what is known of its volumes.
@@ -111,6 +111,29 @@ fn only_a_pod_that_is_certainly_first_is_evicted() {
         ),
     ] {
         assert_eq!(chosen(&candidates, used_of), expected, "{what}");
+    }
+}
+
+/// A pod could otherwise keep all others on a full disk by one directory that cannot be read.
+#[test]
+fn a_pod_whose_rest_cannot_be_counted_is_evicted_only_with_the_largest_figure() {
+    use Choice::{Evict, Measure, NoPod};
+    let partly = |name, bytes| {
+        let part = DiskUse { uncountable: true, ..part(bytes, false) };
+        candidate(name, 0, 0, Some(part))
+    };
+    for (what, candidates, expected) in [
+        ("its figure is the largest", vec![partly("a", 9), pod("b", 5, true)], Evict(0)),
+        ("another has more", vec![partly("a", 5), pod("b", 9, true)], Evict(1)),
+        ("two of them", vec![partly("a", 5), partly("b", 9)], Evict(1)),
+        ("alone", vec![partly("a", 1)], Evict(0)),
+        ("nothing of it is known", vec![partly("a", 0)], NoPod),
+        ("another may grow beyond it", vec![partly("a", 60), pod("b", 5, false)], Measure(vec![1])),
+    ] {
+        assert_eq!(chosen(&candidates, used(1000)), expected, "{what}");
+        let ranking = rank(SIGNAL, DiskLayout::One, &EvictionSettings::default(), &candidates);
+        let shown = ranking_table(SIGNAL, DiskLayout::One, &ranking, &candidates, None);
+        assert!(shown.iter().any(|seen| seen.uid == "a" && seen.incomplete), "{what}: {shown:?}");
     }
 }
 

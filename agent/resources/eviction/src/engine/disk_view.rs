@@ -17,9 +17,9 @@ use crate::gather::Subject;
 use crate::usage::PodUse;
 use crate::{ContainerUse, DiskUse};
 
-/// Time between two countings when everything could be counted.
+/// Time between two countings when all that can be counted was.
 const PERIOD: Duration = Duration::from_secs(60);
-/// The same when something could not: it is continued.
+/// The same when something is left: it is continued.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Files are counted for at most this time at once.
 const TURN: Duration = Duration::from_secs(4);
@@ -52,15 +52,15 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
         shared.disk_views.asked.notified().await;
         pulse.progress();
         let begun = Instant::now();
-        let (view, is_complete) = read(&shared).await;
+        let (view, is_settled) = read(&shared).await;
         *shared.disk_views.last.lock() = Some((Arc::new(view), Instant::now()));
         pulse.waits();
-        let period = if is_complete { PERIOD } else { AGAIN };
+        let period = if is_settled { PERIOD } else { AGAIN };
         tokio::time::sleep(period.max(begun.elapsed().saturating_mul(PART))).await;
     }
 }
 
-/// The figures, and whether all of them are complete.
+/// The figures, and whether counting further would change none of them.
 async fn read(shared: &Arc<Shared>) -> (DiskView, bool) {
     let systems = match &shared.deps.collector {
         Some(collector) => collector.file_systems().await.ok(),
@@ -68,11 +68,11 @@ async fn read(shared: &Arc<Shared>) -> (DiskView, bool) {
     };
     let subjects = shared.deps.subjects.pods();
     let known = figures::read(shared, subjects, Counted::AllButLayers(BTreeSet::new()), Duration::ZERO).await;
-    let missing = known.iter().filter(|(_, used)| !is_complete(used));
+    let missing = known.iter().filter(|(_, used)| !is_settled(used));
     let missing: BTreeSet<String> = missing.map(|(subject, _)| subject.pod.uid.clone()).collect();
     let subjects: Vec<Subject> = known.into_iter().map(|(subject, _)| subject).collect();
     let found = figures::read(shared, subjects, Counted::AllButLayers(missing), TURN).await;
-    let all = found.iter().all(|(_, used)| is_complete(used));
+    let all = found.iter().all(|(_, used)| is_settled(used));
     // A capacity of 0 is that of a file system that is not known.
     let fs = |fs: FsUse| Some(fs).filter(|fs| fs.capacity > 0);
     let pods: BTreeMap<_, _> =
@@ -84,8 +84,8 @@ async fn read(shared: &Arc<Shared>) -> (DiskView, bool) {
     (DiskView { time: Some(SystemTime::now()), node, image, container, pods }, all)
 }
 
-fn is_complete(used: &PodUse) -> bool {
-    total(used).complete
+fn is_settled(used: &PodUse) -> bool {
+    total(used).is_settled()
 }
 
 fn total(used: &PodUse) -> DiskUse {
@@ -118,7 +118,7 @@ mod tests {
     use crate::PodDisk;
 
     fn used(bytes: u64, complete: bool) -> DiskUse {
-        DiskUse { bytes, inodes: 1, complete, device: None }
+        DiskUse { bytes, inodes: 1, complete, ..DiskUse::default() }
     }
 
     #[test]
@@ -144,5 +144,11 @@ mod tests {
         let part = pod(&all(true, false));
         assert_eq!((part.total, part.volumes.len()), (None, 0));
         assert!(part.containers["c"].root.is_some());
+        let uncountable = DiskUse { uncountable: true, ..used(4, false) };
+        let disk = PodDisk { volumes: uncountable, ..PodDisk::default() };
+        let volumes = [("data".to_owned(), uncountable)].into();
+        let partly = PodUse { disk, volumes, ..PodUse::default() };
+        assert!(is_settled(&partly), "counting again would find no more");
+        assert_eq!((pod(&partly).total, pod(&partly).volumes.len()), (None, 0));
     }
 }

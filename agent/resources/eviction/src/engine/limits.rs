@@ -42,7 +42,7 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
     loop {
         pulse.progress();
         let round = check(&shared).await;
-        let wait = if round.complete { round.took.saturating_mul(PART) } else { INTERVAL };
+        let wait = if round.settled { round.took.saturating_mul(PART) } else { INTERVAL };
         tokio::time::sleep(wait.clamp(INTERVAL, RAREST)).await;
     }
 }
@@ -51,8 +51,8 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
 struct Round {
     /// How long reading took.
     took: Duration,
-    /// Whether all figures are complete.
-    complete: bool,
+    /// Whether counting further would change no figure.
+    settled: bool,
 }
 
 /// Checks every pod that has a limit. A pod that exceeds one by what is known by then is evicted.
@@ -61,7 +61,7 @@ async fn check(shared: &Arc<Shared>) -> Round {
     let leaving = shared.deps.subjects.leaving();
     let pods = shared.deps.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
     let limited: Vec<_> = pods.filter(|one| Limits::of(&one.pod).is_some()).collect();
-    let mut round = Round { took: Duration::ZERO, complete: true };
+    let mut round = Round { took: Duration::ZERO, settled: true };
     if limited.is_empty() {
         return round;
     }
@@ -69,7 +69,7 @@ async fn check(shared: &Arc<Shared>) -> Round {
         let Some(limits) = Limits::of(&subject.pod) else { continue };
         let PodUse { disk, volumes, .. } = &used;
         let all = [disk.root, disk.logs, disk.volumes].into_iter().filter(|_| limits.of_storage());
-        round.complete &= all.chain(volumes.values().copied()).all(|part| part.complete);
+        round.settled &= all.chain(volumes.values().copied()).all(|part| part.is_settled());
         let volumes = volumes.iter().map(|(name, part)| (name.clone(), part.bytes)).collect();
         let found = gather::candidates(&shared.deps.layout, &[subject], RequiredStats::default()).pop();
         let Some(candidate) = found.map(|found| with_disk(found, used)) else { continue };

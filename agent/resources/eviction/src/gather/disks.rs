@@ -132,7 +132,7 @@ mod tests {
             "metadata": {"name": name, "uid": name},
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         });
-        let on = |device, bytes| DiskUse { bytes, inodes: bytes, complete: true, device: Some(device) };
+        let on = |device, bytes| DiskUse { bytes, inodes: bytes, device: Some(device), ..DiskUse::default() };
         let disk = PodDisk { root: on(2, layer), volumes: on(1, volumes), ..PodDisk::default() };
         Candidate {
             pod: Arc::new(Pod::unchecked(serde_json::from_value(pod).unwrap()).unwrap()),

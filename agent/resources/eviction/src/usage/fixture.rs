@@ -31,7 +31,7 @@ pub fn count_directory(top: &Path, turn: Duration, limit: Duration) -> CountedDi
         let used = measurer.measure(&directory, turn).pop().unwrap_or_default();
         turns += 1;
         let took = begun.elapsed();
-        if used.complete || took >= limit {
+        if used.is_settled() || took >= limit {
             return CountedDirectory {
                 bytes: used.bytes,
                 inodes: used.inodes,

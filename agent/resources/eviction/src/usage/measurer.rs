@@ -28,7 +28,7 @@ const USABLE: Duration = Duration::from_secs(10);
 const UNKNOWN: Duration = Duration::from_secs(30);
 /// A walk that was not continued for this time starts over: what it counted is too old.
 const ABANDONED: Duration = Duration::from_secs(180);
-/// A directory of which something could not be counted so often in a row has the figure that was found.
+/// After so many walks in a row that missed something, the rest of a directory cannot be counted.
 const PARTIAL_ENDS: u32 = 3;
 /// Threads of one measurement: file systems answer several requests at a time.
 const THREADS: usize = 4;
@@ -227,17 +227,16 @@ impl Slot {
     }
 
     fn finish(&mut self, mut used: DiskUse, began: Instant) -> bool {
-        self.partial_ends = if used.complete { 0 } else { self.partial_ends + 1 };
-        if self.partial_ends >= PARTIAL_ENDS {
-            if self.partial_ends == PARTIAL_ENDS {
-                tracing::warn!(
-                    "{} cannot be counted completely: {} bytes and {} inodes are taken for all",
-                    self.path.display(),
-                    used.bytes,
-                    used.inodes
-                );
-            }
-            used.complete = true;
+        let before = self.partial_ends;
+        self.partial_ends = if used.complete { 0 } else { PARTIAL_ENDS.min(before + 1) };
+        used.uncountable = self.partial_ends == PARTIAL_ENDS;
+        if used.uncountable && before < PARTIAL_ENDS {
+            tracing::warn!(
+                "{} cannot be counted completely: it has at least {} bytes and {} inodes",
+                self.path.display(),
+                used.bytes,
+                used.inodes
+            );
         }
         let at = Instant::now();
         self.last = Some(Finished { used, at, took: at.saturating_duration_since(began) });

@@ -198,6 +198,7 @@ fn layer(counted: Option<DiskUse>, stats: Option<LayerStats>) -> Option<DiskUse>
         inodes: stats.inodes,
         // Without a directory there is nothing else to go by.
         complete: counted.is_none() || stats.age() <= RECENT,
+        uncountable: false,
         device: counted.and_then(|counted| counted.device),
     });
     match (counted, reported) {

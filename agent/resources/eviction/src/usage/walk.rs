@@ -143,6 +143,7 @@ impl Walk {
             bytes: self.counted.bytes.whole(),
             inodes: self.counted.inodes.whole(),
             complete,
+            uncountable: false,
             device: Some(self.device),
         }
     }

@@ -143,18 +143,46 @@ fn a_layer_is_given_up_only_after_a_runtime_that_answers_had_no_figure_of_it_for
     }
 }
 
-/// A directory of which something can never be counted is no obstacle for ever.
+/// A directory of which something can never be counted is no obstacle for ever, and never counts as a whole.
 #[test]
-fn what_cannot_be_counted_completely_several_times_has_the_figure_that_was_found() {
+fn what_cannot_be_counted_completely_several_times_stays_a_lower_bound() {
     let mut slot = Slot::default();
     let found = DiskUse { inodes: 4, complete: false, ..DiskUse::default() };
-    for n in 1..=4 {
+    let state = |slot: &Slot| {
+        let used = slot.used(Instant::now());
+        (used.inodes, used.complete, used.uncountable)
+    };
+    for n in 1..=9 {
         assert!(slot.finish(found, Instant::now()));
-        assert_eq!(slot.used(Instant::now()).complete, n >= PARTIAL_ENDS, "{n}");
+        assert_eq!(state(&slot), (4, false, n >= PARTIAL_ENDS), "{n}");
     }
     slot.finish(DiskUse { complete: true, ..found }, Instant::now());
+    assert_eq!(state(&slot), (4, true, false), "a walk reached the end");
     slot.finish(found, Instant::now());
-    assert!(!slot.used(Instant::now()).complete, "counted from the last complete one");
+    assert_eq!(state(&slot), (4, false, false), "counted from the last complete one");
+}
+
+#[test]
+fn a_sum_is_settled_when_each_part_is() {
+    let part = |complete, uncountable| DiskUse { bytes: 1, complete, uncountable, ..DiskUse::default() };
+    let (whole, open, partly) = (part(true, false), part(false, false), part(false, true));
+    for (parts, complete, settled) in [
+        ([whole, whole], true, true),
+        ([whole, partly], false, true),
+        ([partly, partly], false, true),
+        ([partly, open], false, false),
+        ([open, partly], false, false),
+        ([whole, open], false, false),
+    ] {
+        let mut sum = DiskUse::default();
+        parts.into_iter().for_each(|part| sum.add(part));
+        assert_eq!((sum.complete, sum.is_settled()), (complete, settled), "{parts:?}");
+    }
+    let more = |found: DiskUse| DiskUse { bytes: 2, ..found };
+    assert!(partly.at_least(open).uncountable, "a newer walk has found no more yet");
+    assert!(!partly.at_least(more(open)).is_settled(), "it has found more");
+    assert!(open.at_least(more(partly)).uncountable);
+    assert!(whole.at_least(partly).complete);
 }
 
 #[test]
