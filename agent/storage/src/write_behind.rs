@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use nodewarden_tasks::blocking;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::block_in_place;
+use tokio::task::yield_now;
 use tracing::warn;
 
 /// Writes successive values of one thing to disk in the background.
@@ -35,8 +35,6 @@ enum Place {
     Thread(&'static str),
     /// In the blocking threads of this runtime.
     Blocking(Handle),
-    /// In a task of this runtime.
-    Task(Handle),
 }
 
 struct Slot<T> {
@@ -80,18 +78,6 @@ impl<T: Send + 'static> WriteBehind<T> {
         Self::new(Place::Blocking(Handle::current()), consequence, write)
     }
 
-    /// `write` runs in tasks of the current tokio runtime. It must not sync, so that it takes less time than
-    /// passing a value to another thread. Otherwise like [`Self::on_thread`].
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub fn on_task<E: Display>(
-        consequence: &'static str,
-        write: impl Fn(T) -> Result<(), E> + Send + Sync + 'static,
-    ) -> Self {
-        Self::new(Place::Task(Handle::current()), consequence, write)
-    }
-
     fn new<E: Display>(
         place: Place,
         consequence: &'static str,
@@ -117,7 +103,8 @@ impl<T: Send + 'static> WriteBehind<T> {
     }
 
     /// Waits until every value given before this call is on disk or could not be written. Values that no
-    /// background writer has taken are written by this call.
+    /// background writer has taken are written for this call, on a blocking thread: the caller's own limits
+    /// of time hold, however long the disk takes.
     ///
     /// # Errors
     /// When the last write failed, with the reason.
@@ -131,7 +118,12 @@ impl<T: Send + 'static> WriteBehind<T> {
             written.as_mut().enable();
             match self.0.look(given) {
                 Look::Done(result) => return result,
-                Look::Write(turn) => turn.run_in_place(),
+                Look::Write(turn) => {
+                    // Not awaited: the turn goes on if the caller stops waiting.
+                    blocking::STATE_FILES.start(&Handle::current(), move || turn.run());
+                    // A runtime that ends drops the turn at once, and this task here.
+                    yield_now().await;
+                }
                 Look::Wait => written.await,
             }
         }
@@ -179,11 +171,10 @@ impl<T: Send + 'static> Shared<T> {
     fn start(self: &Arc<Self>) {
         let queued = Queued(self.clone());
         match &self.place {
-            Place::Blocking(runtime) => blocking::STATE_FILES.start(runtime, move || queued.run(Turn::run)),
-            Place::Task(runtime) => drop(runtime.spawn(async move { queued.run(Turn::run_in_place) })),
+            Place::Blocking(runtime) => blocking::STATE_FILES.start(runtime, move || queued.run()),
             Place::Thread(name) => {
                 let thread = std::thread::Builder::new().name((*name).to_owned());
-                if let Err(error) = thread.spawn(move || queued.run(Turn::run)) {
+                if let Err(error) = thread.spawn(move || queued.run()) {
                     // The next value tries again.
                     warn!("{name}: no thread to write it: {error}: {}", self.consequence);
                 }
@@ -196,9 +187,8 @@ impl<T: Send + 'static> Shared<T> {
         if slot.done >= given {
             return Look::Done(slot.error.clone().map_or(Ok(()), Err));
         }
-        // A writer that waits for a thread is left to do its write, which may be long. One that waits for its
-        // turn as a task need not be waited for: the caller writes instead.
-        if slot.writing || slot.queued && !matches!(self.place, Place::Task(_)) {
+        // A writer that waits for a thread is left to do its write, which may be long.
+        if slot.writing || slot.queued {
             return Look::Wait;
         }
         Look::Write(Turn::new(self, &mut slot))
@@ -241,13 +231,13 @@ impl<T: Send + 'static> Shared<T> {
 struct Queued<T: Send + 'static>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Queued<T> {
-    fn run(self, run: fn(Turn<T>)) {
+    fn run(self) {
         let mut slot = self.0.slot.lock();
         let turn = (!slot.writing).then(|| Turn::new(&self.0, &mut slot));
         drop(slot);
         drop(self);
         if let Some(turn) = turn {
-            run(turn);
+            turn.run();
         }
     }
 }
@@ -279,15 +269,6 @@ impl<T: Send + 'static> Turn<T> {
             self.shared.done(number, error);
         }
         self.over = true;
-    }
-
-    /// [`Self::run`] inside a runtime.
-    fn run_in_place(self) {
-        match Handle::current().runtime_flavor() {
-            // If the disk takes long, other tasks of this thread continue on another one.
-            RuntimeFlavor::MultiThread => block_in_place(|| self.run()),
-            _ => self.run(),
-        }
     }
 }
 

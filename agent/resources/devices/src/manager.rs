@@ -138,17 +138,18 @@ impl Devices {
         };
         let devices = Self(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let own = inner.clone();
-            let saver = WriteBehind::on_task("no pod gets devices until it can be written", move |()| {
-                let Some(inner) = own.upgrade() else { return Ok(()) };
-                let state = inner.lock();
-                // Unknown allocations must not be written as free devices.
-                if state.recovering {
-                    return Ok(());
-                }
-                let checkpoint = state.allocations.checkpoint();
-                drop(state);
-                file.save(&checkpoint)
-            });
+            let saver =
+                WriteBehind::on_blocking_thread("no pod gets devices until it can be written", move |()| {
+                    let Some(inner) = own.upgrade() else { return Ok(()) };
+                    let state = inner.lock();
+                    // Unknown allocations must not be written as free devices.
+                    if state.recovering {
+                        return Ok(());
+                    }
+                    let checkpoint = state.allocations.checkpoint();
+                    drop(state);
+                    file.save(&checkpoint)
+                });
             Inner { state: Mutex::new(state), saver, events, changed: watch::Sender::new(0) }
         }));
         let (plugin_events, incoming) = plugin::channel();

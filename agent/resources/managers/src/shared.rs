@@ -106,8 +106,9 @@ impl ResourceManagers {
         };
         let handle = Self(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let own = inner.clone();
-            let saver =
-                WriteBehind::on_task("no pod gets CPUs of its own until it can be written", move |()| {
+            let saver = WriteBehind::on_blocking_thread(
+                "no pod gets CPUs of its own until it can be written",
+                move |()| {
                     let Some(inner) = own.upgrade() else { return Ok(()) };
                     let state = inner.state.lock();
                     // What is not known yet must not be written as free.
@@ -117,7 +118,8 @@ impl ResourceManagers {
                     let ((cpus, memory), pod_level) = (state.managers.saved(), state.managers.pod_level());
                     drop(state);
                     files.save(&cpus, &memory, pod_level)
-                });
+                },
+            );
             Inner { state: Mutex::new(state), saver, events, changed: watch::Sender::new(0) }
         }));
         if is_used {

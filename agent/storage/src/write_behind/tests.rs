@@ -82,31 +82,50 @@ fn a_panic_in_a_write_does_not_block_the_next_value() {
 
 #[tokio::test]
 async fn in_a_runtime_everything_is_written_when_it_has_settled() {
-    for make in [WriteBehind::on_task, WriteBehind::on_blocking_thread] {
-        let written = Written::default();
-        let behind = make("nothing", write(&written));
+    let written = Written::default();
+    let behind = WriteBehind::on_blocking_thread("nothing", write(&written));
+    behind.settled().await.unwrap();
+    for round in 0..3 {
+        (0..=4).for_each(|n| behind.save(round * 10 + n));
         behind.settled().await.unwrap();
-        for round in 0..3 {
-            (0..=4).for_each(|n| behind.save(round * 10 + n));
-            behind.settled().await.unwrap();
-            assert_eq!(written.lock().last(), Some(&(round * 10 + 4)));
-        }
-        // The waiting caller writes.
-        behind.save_when_settled(100);
-        behind.settled().await.unwrap();
-        assert_eq!(written.lock().last(), Some(&100));
-        // Together with a value for which a background writer was started.
-        behind.save(101);
-        behind.save_when_settled(102);
-        behind.settled().await.unwrap();
-        assert_eq!(written.lock().last(), Some(&102));
+        assert_eq!(written.lock().last(), Some(&(round * 10 + 4)));
     }
+    // The waiting caller has it written.
+    behind.save_when_settled(100);
+    behind.settled().await.unwrap();
+    assert_eq!(written.lock().last(), Some(&100));
+    // Together with a value for which a background writer was started.
+    behind.save(101);
+    behind.save_when_settled(102);
+    behind.settled().await.unwrap();
+    assert_eq!(written.lock().last(), Some(&102));
+}
+
+/// A task waits for other things beside the disk, which may never answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_disk_that_hangs_holds_neither_the_caller_nor_other_tasks() {
+    let (answer, disk) = mpsc::channel::<()>();
+    let disk = Mutex::new(disk);
+    let behind = WriteBehind::on_blocking_thread("nothing", move |_: u32| {
+        let _ = disk.lock().recv_timeout(Duration::from_secs(20));
+        Ok::<_, String>(())
+    });
+    behind.save_when_settled(1);
+    let begun = std::time::Instant::now();
+    for round in 0..3 {
+        let settled = tokio::time::timeout(Duration::from_millis(20), behind.settled()).await;
+        assert!(settled.is_err(), "{round}: the disk has not answered");
+    }
+    assert_eq!(tokio::spawn(async { 7 }).await.unwrap(), 7);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    answer.send(()).unwrap();
+    behind.settled().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_wait_at_once_find_their_values_written() {
     let written = Written::default();
-    let behind = WriteBehind::on_task("nothing", write(&written));
+    let behind = WriteBehind::on_blocking_thread("nothing", write(&written));
     let tasks: Vec<_> = (0..50)
         .map(|n| {
             let behind = behind.clone();
