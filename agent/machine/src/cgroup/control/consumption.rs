@@ -1,5 +1,8 @@
 //! What a cgroup uses right now: few files, for decisions that need a fresh reading.
 
+use std::io;
+use std::path::Path;
+
 use super::GroupFiles;
 use super::group_files::read_file;
 use crate::cgroup::{CgroupError, Controller, Version, parse};
@@ -38,14 +41,55 @@ impl Consumption {
                 usage.map(|(_, us)| us * 1000)
             })
         };
-        let memory = match version(Controller::Memory) {
-            Some(Version::V1) => "memory.usage_in_bytes",
-            _ => "memory.current",
-        };
         Ok(Self {
-            memory_bytes: number(Controller::Memory, memory)?,
+            memory_bytes: number(Controller::Memory, memory_file(files))?,
             cpu_ns,
             pids: number(Controller::Pids, "pids.current")?,
         })
+    }
+    /// Reads the bytes of memory in use. `None` only if nothing is: the cgroup does not exist, or its memory
+    /// is not counted.
+    ///
+    /// # Errors
+    /// The file exists and cannot be read, or has no number.
+    pub fn read_memory(files: &GroupFiles, path: &str) -> Result<Option<u64>, CgroupError> {
+        match files.directory(Controller::Memory, path) {
+            Some(dir) => count(&dir.join(memory_file(files))),
+            None => Ok(None),
+        }
+    }
+}
+
+fn memory_file(files: &GroupFiles) -> &'static str {
+    match files.layout().hierarchy(Controller::Memory).map(|hierarchy| hierarchy.version) {
+        Some(Version::V1) => "memory.usage_in_bytes",
+        _ => "memory.current",
+    }
+}
+
+/// The number in a file; `None` if that does not exist.
+fn count(file: &Path) -> Result<Option<u64>, CgroupError> {
+    let Some(text) = read_file(file)? else { return Ok(None) };
+    let unknown = || CgroupError::file("read", file, io::Error::other("no number"));
+    parse::number(text.as_bytes()).map(Some).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_never_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("memory.current");
+        assert!(matches!(count(&file), Ok(None)), "no cgroup");
+        std::fs::write(&file, "4096\n").unwrap();
+        assert!(matches!(count(&file), Ok(Some(4096))));
+        std::fs::write(&file, "").unwrap();
+        let error = count(&file).unwrap_err().to_string();
+        assert!(error.contains("memory.current") && error.contains("no number"), "{error}");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert!(count(&file).is_err(), "reading fails");
     }
 }

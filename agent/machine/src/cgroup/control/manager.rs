@@ -137,6 +137,15 @@ impl Manager {
         Consumption::read(&self.files, path)
     }
 
+    /// Its memory in use, in bytes. `None` only if nothing is: it does not exist, or its memory is not
+    /// counted.
+    ///
+    /// # Errors
+    /// The file exists and cannot be read, or has no number.
+    pub fn memory_in_use(&self, path: &str) -> Result<Option<u64>, CgroupError> {
+        Consumption::read_memory(&self.files, path)
+    }
+
     /// Kills the processes in it and below it, and removes it and everything below from every hierarchy,
     /// trying again until `patience` is over. It is no error if it does not exist: another program may have
     /// removed it.

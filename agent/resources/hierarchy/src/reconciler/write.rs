@@ -8,6 +8,7 @@ use super::{Reconciler, Wanted};
 use crate::entry::{Limit, entries, only};
 use crate::steps::{ByPath, Difference, Step, differences};
 use crate::timed::{Operation, timed};
+use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::cgroup::control::{Bound, Limits};
 use nodewarden_model::{Correction, Detail, PodRef};
 
@@ -54,8 +55,9 @@ impl Reconciler {
         }
     }
 
-    /// Removes a memory limit that is below current use: it would kill at once on v2 and is refused on v1. It
-    /// is tried again by every full reconcile until enough is free.
+    /// Removes a memory limit that is below current use: it would kill at once on v2 and is refused on v1. So
+    /// it does if the current use cannot be read. It is tried again by every full reconcile until enough is
+    /// free.
     pub(super) fn without_deadly_limits(
         &mut self,
         path: &str,
@@ -65,18 +67,13 @@ impl Reconciler {
     ) -> Limits {
         let Some(Bound::At(new)) = limits.memory_max else { return limits.clone() };
         let shrinks = found.get(path).and_then(|f| f.memory_max).is_none_or(|f| f > Bound::At(new));
-        let used = self.setup.manager.usage(path).ok().and_then(|u| u.memory_bytes);
-        match used {
-            Some(used) if shrinks && used > new => {
-                let message = format!("a memory limit of {new} bytes waits: {used} are in use");
-                if self.problems.is_news(path) {
-                    self.event(path, wanted, "LimitDeferred", message.clone());
-                }
-                self.problems.add(path, message);
-                Limits { memory_max: None, memsw_max: None, ..limits.clone() }
-            }
-            _ => limits.clone(),
+        let why = shrinks.then(|| why_not(new, self.setup.manager.memory_in_use(path))).flatten();
+        let Some(message) = why else { return limits.clone() };
+        if self.problems.is_news(path) {
+            self.event(path, wanted, "LimitDeferred", message.clone());
         }
+        self.problems.add(path, message);
+        Limits { memory_max: None, memsw_max: None, ..limits.clone() }
     }
 
     /// Records each limit that was neither what this agent wrote nor what an earlier agent should have
@@ -109,6 +106,19 @@ impl Reconciler {
     }
 }
 
+/// Why a smaller memory limit is not written now, by what is in use; `None` if it is.
+fn why_not(new: u64, used: Result<Option<u64>, CgroupError>) -> Option<String> {
+    match used {
+        Ok(Some(used)) if used > new => {
+            Some(format!("a memory limit of {new} bytes waits: {used} are in use"))
+        }
+        Ok(_) => None,
+        Err(error) => {
+            Some(format!("a memory limit of {new} bytes waits: what is in use is not known: {error}"))
+        }
+    }
+}
+
 /// The limits of `over` where set, else those of `under`.
 fn merged(under: &Limits, over: &Limits) -> Limits {
     let mut hugetlb = under.hugetlb.clone();
@@ -127,5 +137,29 @@ fn merged(under: &Limits, over: &Limits) -> Limits {
         oom_group: over.oom_group.or(under.oom_group),
         pids_max: over.pids_max.or(under.pids_max),
         hugetlb,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_smaller_memory_limit_waits_while_more_is_in_use_or_that_is_not_known() {
+        let path = "/c/memory.current".into();
+        let unreadable = CgroupError::File { call: "read", path, source: io::Error::other("a fault") };
+        for (used, expected) in [
+            (Ok(Some(9)), None),
+            (Ok(Some(10)), None),
+            (Ok(Some(11)), Some("11 are in use")),
+            (Ok(None), None),
+            (Err(unreadable), Some("/c/memory.current")),
+        ] {
+            let why = why_not(10, used);
+            assert_eq!(why.is_some(), expected.is_some(), "{why:?}");
+            assert!(why.unwrap_or_default().contains(expected.unwrap_or_default()));
+        }
     }
 }
