@@ -1,6 +1,7 @@
 //! Clients, settings and limits that all workers share.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::pulls::Pulls;
 use crate::pulls::verified::Verifier;
@@ -30,7 +31,7 @@ use nodewarden_pods::objects::Objects;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::registry::Providers;
-use nodewarden_pods::spec::dns::Resolv;
+use nodewarden_pods::spec::dns::{Resolv, ResolvError};
 use nodewarden_pods::spec::{Host, Ownership};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::{HierarchyFacts, Node};
@@ -102,7 +103,7 @@ pub struct Environment {
 pub struct NodeNow {
     /// Its addresses, the preferred one first.
     pub addresses: Vec<IpAddr>,
-    /// `resolvConf`, parsed.
+    /// `resolvConf`, parsed; empty where nothing needs it.
     pub resolv: Resolv,
     /// What the machine has.
     pub capacity: Arc<Capacity>,
@@ -139,23 +140,25 @@ impl Environment {
         self.addresses.borrow().clone()
     }
 
-    /// What may change while the agent runs, as it is now. `resolvConf` is read for every pod, as by a
-    /// kubelet: it may not be complete yet when the agent starts.
-    pub async fn node_now(&self) -> NodeNow {
-        let file = self.pods.resolv_conf.clone();
-        let read = move || file.as_deref().map(Resolv::read).transpose();
-        let resolv = match blocking::POD_FILES.run(read).await {
-            Ok(Ok(resolv)) => resolv.unwrap_or_default(),
-            Ok(Err(error)) => {
-                warn!("{error}: the pod gets no resolver of the node's");
-                Resolv::default()
-            }
-            Err(error) => {
-                warn!("reading the node's resolver configuration: {error}");
-                Resolv::default()
-            }
-        };
-        NodeNow { addresses: self.host_ips(), resolv, capacity: self.capacity() }
+    /// What may change while the agent runs, as it is now, without the resolver.
+    pub fn node_now(&self) -> NodeNow {
+        NodeNow { addresses: self.host_ips(), resolv: Resolv::default(), capacity: self.capacity() }
+    }
+
+    /// The same with the resolver. `resolvConf` is read for every sandbox, as by a kubelet: it may not be
+    /// complete yet when the agent starts.
+    ///
+    /// # Errors
+    /// The file cannot be read. As with a kubelet no pod gets a sandbox then, whatever its `dnsPolicy`.
+    pub async fn node_with_resolver(&self) -> Result<NodeNow, ResolvError> {
+        let mut now = self.node_now();
+        if let Some(path) = self.pods.resolv_conf.clone() {
+            let file = path.clone();
+            let read = blocking::POD_FILES.run(move || Resolv::read(&file)).await;
+            let fault = |error| ResolvError::Read { path, source: io::Error::other(error) };
+            now.resolv = read.map_err(fault)??;
+        }
+        Ok(now)
     }
 
     pub fn paths(&self, pod: &Pod) -> PodPaths {

@@ -100,7 +100,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         injection: &injection,
         objects: &gathered,
     };
-    let now = env.node_now().await;
+    let now = env.node_now();
     let (mut config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&now))?;
     share_processes(state, name, &mut config);
     let cpus = cpusets::place(state, name, &mut config).await;

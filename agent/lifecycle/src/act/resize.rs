@@ -169,7 +169,7 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     level_is(state, version).await?;
     let pod = state.pod();
     let Some(own) = pod.container(name) else { return Ok(()) };
-    let now = state.env.node_now().await;
+    let now = state.env.node_now();
     let resources = spec::container_resources(&pod, own, &state.env.host(&now));
     if let Some(why) = shrink::why_not(state, id, name, resources.memory_limit_in_bytes).await {
         failed(state, &pod, (name, id), why);

@@ -18,6 +18,7 @@ use nodewarden_model::PodReason;
 use nodewarden_pods::objects::ObjectError;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::SpecError;
+use nodewarden_pods::spec::dns::ResolvError;
 use nodewarden_pods::volume;
 use nodewarden_pods::volume::VolumeError;
 use nodewarden_tasks::blocking;
@@ -52,6 +53,8 @@ pub enum SandboxError {
     #[error(transparent)]
     Guard(#[from] EnforceError),
     #[error("Failed to create pod sandbox: {0}")]
+    Resolver(#[from] ResolvError),
+    #[error("Failed to create pod sandbox: {0}")]
     Runtime(#[from] RuntimeError),
     /// The pod is to end.
     #[error("no longer wanted")]
@@ -66,7 +69,7 @@ impl SandboxError {
                 PodReason::FailedToCreatePodContainer
             }
             Self::Volume(_) | Self::StillRemoved(_) => PodReason::FailedMount,
-            Self::Spec(_) | Self::Object(_) | Self::Runtime(_) | Self::Interrupted => {
+            Self::Spec(_) | Self::Object(_) | Self::Resolver(_) | Self::Runtime(_) | Self::Interrupted => {
                 PodReason::FailedCreatePodSandBox
             }
         }
@@ -85,7 +88,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
     slowly(state, devices::guard(state)).await?;
-    let now = env.node_now().await;
+    let now = env.node_with_resolver().await?;
     let config = spec::sandbox_config(&pod, attempt, &parent, &env.host(&now))?;
     for (reason, message) in spec::warnings(&pod, &env.host(&now)) {
         env.record_event(&pod, None, &reason, message);
@@ -112,10 +115,11 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
 /// since the pod is.
 ///
 /// # Errors
-/// The pod's cgroup is gone, or the manifest cannot be translated for the runtime.
+/// The pod's cgroup is gone, the node's resolver configuration cannot be read, or the manifest cannot be
+/// translated for the runtime.
 pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
     let parent = cgroup_parent(state).await?;
-    let now = state.env.node_now().await;
+    let now = state.env.node_with_resolver().await?;
     Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host(&now))?)
 }
 
@@ -183,3 +187,6 @@ async fn cgroup_parent(state: &PodState) -> Result<String, SandboxError> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,17 +105,6 @@ async fn a_pod_on_the_nodes_network_is_probed_at_the_address_that_the_node_has_n
 }
 
 #[tokio::test]
-async fn the_nodes_resolver_configuration_is_read_for_every_pod() {
-    let spec = spec("Always", &[]);
-    let node = Node::start(spec, ContainerRecord::default(), Fake::new(1), Script::default()).await;
-    assert_eq!(node.state.env.node_now().await.resolv.nameservers, Vec::<String>::new(), "no file yet");
-    std::fs::write(node.dir().join("resolv.conf"), "nameserver 192.0.2.53\n").unwrap();
-    assert_eq!(node.state.env.node_now().await.resolv.nameservers, ["192.0.2.53"]);
-    std::fs::write(node.dir().join("resolv.conf"), "nameserver 192.0.2.54\n").unwrap();
-    assert_eq!(node.state.env.node_now().await.resolv.nameservers, ["192.0.2.54"]);
-}
-
-#[tokio::test]
 async fn the_next_agent_ends_what_an_earlier_one_began_to_end() {
     let mut known = known(&[(Liveness, Verdict::Failure)]);
     known.probes.as_mut().unwrap().ended = "c0".into();

@@ -179,6 +179,7 @@ impl Node {
         let script = Arc::new(script);
         let settings = DeviceSettings { kubelet_dir: dir.path().to_owned(), ..DeviceSettings::default() };
         let (devices, serving) = Devices::start(&settings, Arc::new(|_| {})).await;
+        std::fs::write(dir.path().join("resolv.conf"), "").unwrap();
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
         let env = Arc::new(Environment {
             client: runtime.serve(dir.path()),

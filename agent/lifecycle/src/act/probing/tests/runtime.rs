@@ -68,6 +68,12 @@ impl Fake {
         self.state().exit_at = look;
     }
 
+    /// The sandbox is gone with its container.
+    pub fn lose_sandbox(&self) {
+        let mut state = self.state();
+        (state.sandbox, state.there) = (None, false);
+    }
+
     /// The resources that it was asked to set.
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
