@@ -54,7 +54,7 @@ pub struct PodSettings {
     pub image_verification: ImageVerification,
     /// `seccompDefault`: RuntimeDefault for containers without a profile.
     pub seccomp_default: bool,
-    /// Time between two searches for objects without a pod: `podHousekeepingPeriod` (default 2 s), or
+    /// Time between two searches for what no pod owns: `podHousekeepingPeriod` (default 2 s), or
     /// `nodewarden.housekeepingSeconds`, which wins where both are set.
     pub housekeeping: Duration,
     /// `allowedUnsafeSysctls`: names, or beginnings of names with `*` at their end.

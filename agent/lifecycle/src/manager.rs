@@ -404,7 +404,10 @@ impl Manager {
         // A pod without a worker may be one whose record was lost and whose manifest cannot be read right
         // now.
         if self.desired.is_complete() {
-            self.housekeeping.tidy(&self.env, &self.sink, &known, found.present);
+            match found.present.asked {
+                true => self.housekeeping.tidy(&self.env, &self.sink, &known, found.present),
+                false => self.housekeeping.searched(&self.env, &known, &found.present),
+            }
         }
         if let Some(problem) = found.problem {
             warn!("{problem}");

@@ -1,10 +1,11 @@
 //! Each minute, and every two seconds while something is in doubt: lists what the runtime has of this agent,
-//! finds what changed, and removes what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this
-//! agent's label and directories below its own are ever touched.
+//! finds what changed, and removes what no pod owns (kubelet: HandlePodCleanups). In between the pods'
+//! directories are searched every two seconds, and the runtime reports what begins there. Only sandboxes with
+//! this agent's label and directories below its own are ever touched.
 
-use std::collections::hash_map::DefaultHasher;
+mod listing;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,9 +23,11 @@ use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
 use nodewarden_model::Detail;
-use nodewarden_pods::spec::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
+use nodewarden_pods::spec::labels::{OWNER, TERMINATION_GRACE_PERIOD};
 use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
+
+use listing::{by_uid, fingerprint};
 
 /// Grace of a container without an annotation that says it.
 const GRACE: Duration = Duration::from_secs(30);
@@ -83,7 +86,8 @@ pub struct Housekeeping {
 
 #[derive(Debug)]
 struct Look {
-    listing: Result<Listing, RuntimeError>,
+    /// `None` if only directories were searched.
+    listing: Option<Result<Listing, RuntimeError>>,
     directories: BTreeSet<String>,
 }
 
@@ -149,7 +153,7 @@ impl Housekeeping {
         self.doubted = true;
     }
 
-    /// Starts a look if one is due.
+    /// Starts a look if one is due, else searches the pods' directories.
     pub fn look_if_due(&mut self, env: &Arc<Environment>) {
         let now = Instant::now();
         self.contradicted.retain(|_, contradiction| now < contradiction.until);
@@ -167,7 +171,33 @@ impl Housekeeping {
         if let Some(reason) = relist::reason(doubts, self.began.map(|began| now.duration_since(began))) {
             debug!("listing the runtime: {reason}");
             self.look(env);
+        } else {
+            self.search(env);
         }
+    }
+
+    /// Starts to search the pods' directories, unless a look is under way.
+    fn search(&mut self, env: &Arc<Environment>) {
+        if std::mem::replace(&mut self.looking, true) {
+            return;
+        }
+        let (env, looks) = (env.clone(), self.looks.clone());
+        tokio::spawn(async move {
+            let _ = looks.send(Some(Look { listing: None, directories: directories(&env).await }));
+        });
+    }
+
+    /// A search is over. The runtime is listed before anything is removed that no pod owns.
+    pub fn searched(&mut self, env: &Environment, known: &BTreeSet<&str>, present: &Present) {
+        self.doubted |= !self.unowned(env, known, present).is_empty();
+    }
+
+    /// Pods of which something is there, and which have no worker.
+    fn unowned(&self, env: &Environment, known: &BTreeSet<&str>, present: &Present) -> BTreeSet<String> {
+        let has_none = |uid: &&String| {
+            !known.contains(uid.as_str()) && !self.tidying.contains(*uid) && !env.set_aside.holds(uid)
+        };
+        present.pods.keys().chain(&present.directories).filter(has_none).cloned().collect()
     }
 
     /// Starts a look, unless one is under way.
@@ -211,7 +241,11 @@ impl Housekeeping {
             self.doubted = true;
             return LookResult::default();
         };
-        let listing = match look.listing {
+        let Some(listing) = look.listing else {
+            let present = Present { directories: look.directories, ..Present::default() };
+            return LookResult { present, ..LookResult::default() };
+        };
+        let listing = match listing {
             Ok(listing) => listing,
             Err(error) => {
                 let news = self.answered != Some(false);
@@ -271,18 +305,8 @@ impl Housekeeping {
         known: &BTreeSet<&str>,
         present: Present,
     ) {
-        if !present.asked {
-            return;
-        }
+        let unowned = self.unowned(env, known, &present);
         let mut pods = present.pods;
-        let unowned: BTreeSet<String> = pods
-            .keys()
-            .chain(&present.directories)
-            .filter(|uid| {
-                !known.contains(uid.as_str()) && !self.tidying.contains(*uid) && !env.set_aside.holds(uid)
-            })
-            .cloned()
-            .collect();
         for uid in unowned.intersection(&self.suspects) {
             let left = pods.remove(uid).unwrap_or_default();
             info!(
@@ -332,10 +356,14 @@ async fn look(env: &Arc<Environment>, news: bool) -> Look {
     if let Ok(listing) = &listing {
         devices::reconcile(env, listing).await;
     }
+    Look { listing: Some(listing), directories: directories(env).await }
+}
+
+/// The uids of the pods that have a directory.
+async fn directories(env: &Environment) -> BTreeSet<String> {
     let directories = env.pods_dir.clone();
     let directories = blocking::TIDYING.run(move || volume::present(&directories)).await;
-    let directories = directories.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect();
-    Look { listing, directories }
+    directories.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect()
 }
 
 async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), RuntimeError> {
@@ -361,32 +389,6 @@ async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), Runti
 fn grace(container: &cri::Container) -> Duration {
     let seconds = container.annotations.get(TERMINATION_GRACE_PERIOD).and_then(|text| text.parse().ok());
     seconds.map_or(GRACE, Duration::from_secs)
-}
-
-/// Sandboxes and containers by their pod.
-fn by_uid(listing: Listing) -> BTreeMap<String, Listing> {
-    let mut pods: BTreeMap<String, Listing> = BTreeMap::new();
-    for sandbox in listing.sandboxes {
-        let uid = sandbox.metadata.as_ref().map(|metadata| metadata.uid.clone()).unwrap_or_default();
-        pods.entry(uid).or_default().sandboxes.push(sandbox);
-    }
-    for container in listing.containers {
-        let uid = container.labels.get(POD_UID).cloned().unwrap_or_default();
-        pods.entry(uid).or_default().containers.push(container);
-    }
-    pods.remove("");
-    pods
-}
-
-/// Changes with what of a pod can change at the runtime.
-fn fingerprint(listing: &Listing) -> u64 {
-    let mut hash = DefaultHasher::new();
-    let mut sandboxes: Vec<_> = listing.sandboxes.iter().map(|s| (&s.id, s.state)).collect();
-    let mut containers: Vec<_> = listing.containers.iter().map(|c| (&c.id, c.state)).collect();
-    sandboxes.sort();
-    containers.sort();
-    (sandboxes, containers).hash(&mut hash);
-    hash.finish()
 }
 
 #[cfg(test)]

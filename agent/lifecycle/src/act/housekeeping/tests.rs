@@ -14,7 +14,7 @@ fn look_of(uids: &[(&str, i32)]) -> Option<Look> {
         ..Default::default()
     };
     let sandboxes = uids.iter().map(sandbox).collect();
-    let listing = Ok(Listing { sandboxes, containers: Vec::new() });
+    let listing = Some(Ok(Listing { sandboxes, containers: Vec::new() }));
     Some(Look { listing, directories: BTreeSet::new() })
 }
 
@@ -70,6 +70,30 @@ async fn after_a_panic_in_a_look_or_a_removal_the_next_one_is_made() {
     assert!(found.iter().all(|found| !found.present.asked && found.changed.is_empty()));
     assert_eq!(found.iter().filter(|found| found.tidied).count(), 1);
     assert!(!housekeeping.looking && housekeeping.tidying.is_empty());
+}
+
+/// The runtime reports what begins there, and nothing reports a directory.
+#[tokio::test]
+async fn a_directory_that_no_pod_owns_is_found_at_the_next_period_of_a_calm_node() {
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let node = Node::start(spec, ContainerRecord::default(), Fake::new(0), Script::default()).await;
+    let (env, pods) = (&node.state.env, node.dir().join("pods"));
+    let mut housekeeping = Housekeeping::default();
+    housekeeping.set_subscribed(true);
+    housekeeping.first(env).await;
+    let own = node.state.pod().uid.clone();
+    let known = BTreeSet::from([own.as_str()]);
+    for (what, left, doubted) in [("its own", own.as_str(), false), ("a pod that is gone", "left", true)] {
+        std::fs::create_dir_all(pods.join(left).join("volumes")).unwrap();
+        housekeeping.look_if_due(env);
+        let found = housekeeping.found().await;
+        assert!(!found.present.asked && found.changed.is_empty(), "{what}: the runtime is not listed");
+        housekeeping.searched(env, &known, &found.present);
+        assert_eq!(housekeeping.doubted, doubted, "{what}");
+    }
+    housekeeping.look_if_due(env);
+    let found = housekeeping.found().await;
+    assert!(found.present.asked && found.present.directories.contains("left"), "the runtime is listed first");
 }
 
 /// Otherwise each look would try and warn again, for ever.
