@@ -5,6 +5,7 @@
 //! - [`Table`]: pod and container names by id, kept for a while after the runtime has removed the object.
 //! - [`mod@enrich`]: adds the names of a table to an identity.
 //! - [`Names`]: a table that is updated in the background and looked up without blocking.
+//! - [`Question`]: a call whose answer may come after the patience of its caller.
 
 #![deny(missing_docs)]
 
@@ -25,6 +26,7 @@ mod images;
 pub mod logs;
 mod names;
 mod pace;
+mod question;
 #[cfg(any(test, feature = "testing"))]
 pub mod runtime_fixture;
 mod sandboxes;
@@ -41,5 +43,6 @@ pub use error::{About, RuntimeError};
 pub use events::Events;
 pub use exec::ExecOutput;
 pub use names::{Names, State};
+pub use question::{Answer, Question};
 pub use streaming::{Address, ExecCommand, ExecError, ExecInput};
 pub use table::{Listing, Table};

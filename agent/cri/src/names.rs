@@ -16,9 +16,6 @@ use nodewarden_config::Endpoint;
 use nodewarden_model::Identity;
 use nodewarden_tasks::parts;
 
-/// How long the runtime may take to list what it has. Names are a display, and known ones stay.
-const LIMIT: Duration = Duration::from_secs(5);
-
 /// How long the task may work without giving its thread back.
 const PART_LIMIT: Duration = Duration::from_secs(60);
 
@@ -43,6 +40,8 @@ pub struct Names {
 #[derive(Debug)]
 struct Shared {
     endpoint: Endpoint,
+    /// Time limit of each call.
+    limit: Duration,
     cache: Mutex<Cache>,
     state: Mutex<State>,
     /// What the runtime called itself last.
@@ -56,10 +55,12 @@ impl Names {
     /// most once a second), and every minute. While the runtime is unreachable, after 1 s doubling to a
     /// minute.
     ///
-    /// Must be called inside a tokio runtime, which runs the refreshing.
-    pub fn new(endpoint: &Endpoint) -> Self {
+    /// `limit` is the time limit of each call (`runtimeRequestTimeout`). Must be called inside a tokio
+    /// runtime, which runs the refreshing.
+    pub fn new(endpoint: &Endpoint, limit: Duration) -> Self {
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
+            limit,
             cache: Mutex::default(),
             state: Mutex::new(State::Asking),
             runtime_name: Mutex::default(),
@@ -102,7 +103,7 @@ impl Drop for Names {
 }
 
 fn new_client(shared: &Shared) -> Client {
-    Client::new(&shared.endpoint).with_request_limit(LIMIT)
+    Client::new(&shared.endpoint).with_request_limit(shared.limit)
 }
 
 async fn keep(shared: Arc<Shared>) {
@@ -181,7 +182,7 @@ mod tests {
     async fn an_absent_runtime_is_a_state_not_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::parse(&dir.path().join("none.sock").to_string_lossy()).unwrap();
-        let names = Names::new(&endpoint);
+        let names = Names::new(&endpoint, Duration::from_secs(120));
         let deadline = Instant::now() + Duration::from_secs(5);
         while names.state() == State::Asking && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;

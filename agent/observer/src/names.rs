@@ -1,6 +1,7 @@
 //! Names of pods and containers: from the container runtime if one is configured, else their ids are shown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nodewarden_config::Endpoint;
 use nodewarden_cri::{self as cri, State};
@@ -11,10 +12,10 @@ use nodewarden_model::Identity;
 pub struct Names(Option<cri::Names>);
 
 impl Names {
-    /// Names of the container runtime at `endpoint`, which is asked in the background. Must be called inside
-    /// a tokio runtime.
-    pub fn new(endpoint: Option<&Endpoint>) -> Self {
-        Self(endpoint.map(cri::Names::new))
+    /// Names of the container runtime at `endpoint`, which is asked in the background, each time for at most
+    /// `limit`. Must be called inside a tokio runtime.
+    pub fn new(endpoint: Option<&Endpoint>, limit: Duration) -> Self {
+        Self(endpoint.map(|endpoint| cri::Names::new(endpoint, limit)))
     }
 
     /// `identity` with the names that are known now; the same `Arc` if there are none. Never waits.
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_status_names_the_runtime_or_why_there_are_no_names() {
-        assert_eq!(Names::new(None).describe(), "none configured");
+        assert_eq!(Names::new(None, Duration::ZERO).describe(), "none configured");
         let endpoint = Endpoint::parse("/run/c.sock").unwrap();
         let version = Version { name: "containerd".into(), version: "1.6.20".into() };
         for (state, expected) in [
@@ -69,6 +70,6 @@ mod tests {
     #[test]
     fn without_a_runtime_identities_stay_as_they_are() {
         let identity = Arc::new(Identity::Other);
-        assert!(Arc::ptr_eq(&Names::new(None).name(&identity), &identity));
+        assert!(Arc::ptr_eq(&Names::new(None, Duration::ZERO).name(&identity), &identity));
     }
 }

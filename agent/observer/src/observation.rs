@@ -70,7 +70,7 @@ impl Observation {
         }
         let topics = loaded.as_ref().map_or(topics_off, |loaded| loaded.kernel.topics());
         let facts = facts(config, &layout, &spaces, topics);
-        let names = Names::new(config.runtime_endpoint.as_ref());
+        let names = Names::new(config.runtime_endpoint.as_ref(), config.pods.runtime_request_timeout);
         let files = Files::new(layout, config.node_name.clone());
         let (kernel, counters, ring) = match loaded {
             Some(Loaded { kernel, cells, pool, ring }) => {

@@ -3,6 +3,7 @@
 
 mod identity;
 mod readings;
+mod runtime;
 mod system;
 
 use std::net::IpAddr;

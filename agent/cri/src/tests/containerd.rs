@@ -35,7 +35,7 @@ async fn names_of_a_real_pod() {
     let tells = !version.version.trim_start_matches('v').starts_with("1.");
     assert_eq!(driver, tells.then_some(DriverKind::Cgroupfs), "{version}");
 
-    let names = Names::new(&containerd.endpoint());
+    let names = Names::new(&containerd.endpoint(), Duration::from_secs(120));
     until("the runtime is reached", || names.state() == State::Reached(version.clone())).await;
     if !containerd.import_image() {
         return;

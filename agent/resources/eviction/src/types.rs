@@ -99,8 +99,7 @@ impl Default for DiskUse {
 
 impl DiskUse {
     /// Nothing is known.
-    pub const UNKNOWN: Self =
-        Self { bytes: 0, inodes: 0, complete: false, uncountable: false, device: None };
+    pub const UNKNOWN: Self = Self { bytes: 0, inodes: 0, complete: false, uncountable: false, device: None };
 
     /// Whether counting further would change nothing: it is everything, or the rest cannot be counted.
     pub fn is_settled(&self) -> bool {

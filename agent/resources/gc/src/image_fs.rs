@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use nodewarden_cri::Question;
+use parking_lot::Mutex;
 
 use super::runtime::{ImageFsInfo, Runtime};
 
@@ -14,18 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The runtime's last answer.
 pub struct ImageFs {
     runtime: Arc<dyn Runtime>,
-    state: watch::Sender<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// A question is under way.
-    asking: bool,
-    /// Questions that were answered or failed.
-    ended: u64,
-    last: Option<ImageFsInfo>,
-    /// Why the last question failed.
-    problem: Option<String>,
+    /// Its answer is why it failed, if it did.
+    question: Question<Option<String>>,
+    last: Arc<Mutex<Option<ImageFsInfo>>>,
 }
 
 /// What is known now.
@@ -39,53 +31,35 @@ pub struct Known {
 
 impl ImageFs {
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { runtime, state: watch::Sender::default() }
+        Self { runtime, question: Question::default(), last: Arc::default() }
     }
 
-    /// Asks the runtime and waits for at most 2 s; not at all if an earlier question has no answer yet. The
-    /// question itself has the runtime's own time limit.
+    /// Asks the runtime and waits until the question is under way for 2 s. It has the runtime's own time limit.
     pub async fn known(&self) -> Known {
-        let mut state = self.state.subscribe();
-        let ended = state.borrow_and_update().ended;
-        let current = self.ask() && {
-            let answered = state.wait_for(|state| state.ended > ended);
-            tokio::time::timeout(PATIENCE, answered).await.is_ok()
-        };
-        let state = self.state.borrow();
-        match (&state.problem, current) {
-            (None, true) => Known { info: state.last.clone(), problem: None },
-            (Some(problem), true) => stale(&state, problem.clone()),
-            (_, false) => stale(&state, "the runtime has not answered ImageFsInfo yet".to_owned()),
-        }
-    }
-
-    /// Starts a question; false if one is under way.
-    fn ask(&self) -> bool {
-        if !self.state.send_if_modified(|state| !std::mem::replace(&mut state.asking, true)) {
-            return false;
-        }
-        let (runtime, state) = (self.runtime.clone(), self.state.clone());
-        tokio::spawn(async move {
-            // In a task of its own: after a panic the question is over as well.
-            let answer = tokio::spawn(async move { runtime.image_fs_info().await }).await;
-            let answer = answer.map_err(|error| error.to_string());
-            let answer = answer.and_then(|answer| answer.map_err(|error| error.to_string()));
-            state.send_modify(|state| {
-                state.asking = false;
-                state.ended += 1;
-                match answer {
-                    Ok(info) => (state.last, state.problem) = (Some(info), None),
-                    Err(problem) => state.problem = Some(problem),
+        let (runtime, last) = (self.runtime.clone(), self.last.clone());
+        let answer = self.question.ask(PATIENCE, || async move {
+            match runtime.image_fs_info().await {
+                Ok(info) => {
+                    *last.lock() = Some(info);
+                    None
                 }
-            });
+                Err(error) => Some(error.to_string()),
+            }
         });
-        true
+        let problem = match answer.await.filter(|answer| answer.current) {
+            Some(answer) => answer.value.as_ref().clone(),
+            None => Some("the runtime has not answered ImageFsInfo yet".to_owned()),
+        };
+        let info = self.last.lock().clone();
+        match problem {
+            None => Known { info, problem: None },
+            Some(problem) => stale(info, problem),
+        }
     }
 }
 
 /// The places of the last answer, without its figures.
-fn stale(state: &State, problem: String) -> Known {
-    let mut info = state.last.clone();
+fn stale(mut info: Option<ImageFsInfo>, problem: String) -> Known {
     for place in info.iter_mut().flat_map(|info| info.images.iter_mut().chain(&mut info.containers)) {
         (place.used, place.inodes_used) = (None, None);
     }

@@ -121,7 +121,10 @@ pub fn prepare(
         reconcile: config.reconcile,
         settings: settings.clone(),
         has_volumes,
-        in_use: config.runtime_endpoint.as_ref().map(|endpoint| in_use(endpoint, runtime)),
+        in_use: config
+            .runtime_endpoint
+            .as_ref()
+            .map(|endpoint| in_use(endpoint, config.pods.runtime_request_timeout, runtime)),
         sources,
         capacity: watch::Sender::new(Arc::new(capacity)),
         facts,
@@ -202,10 +205,10 @@ fn driver_kind(config: &Config, runtime: &tokio::runtime::Handle) -> (DriverKind
     (kind, from)
 }
 
-/// Asks the runtime which pods it has anything of. The answer waits for a task of `runtime`, which may end
-/// before.
-fn in_use(endpoint: &Endpoint, runtime: &tokio::runtime::Handle) -> InUse {
-    let (client, runtime) = (Client::new(endpoint), runtime.clone());
+/// Asks the runtime which pods it has anything of, each call for at most `limit`. The answer waits for a task
+/// of `runtime`, which may end before.
+fn in_use(endpoint: &Endpoint, limit: Duration, runtime: &tokio::runtime::Handle) -> InUse {
+    let (client, runtime) = (Client::new(endpoint).with_request_limit(limit), runtime.clone());
     Box::new(move || {
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
         let client = client.clone();
@@ -269,6 +272,23 @@ fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), Hier
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runtime_that_hangs_is_asked_for_no_longer_than_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("cri.sock");
+        // It accepts the connection and says nothing.
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let endpoint = Endpoint::parse(&socket.to_string_lossy()).unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let (done, is_done) = std::sync::mpsc::channel();
+        let ask = in_use(&endpoint, Duration::from_millis(100), runtime.handle());
+        std::thread::spawn(move || done.send(ask()));
+        let found = is_done.recv_timeout(Duration::from_secs(30)).expect("it has a limit");
+        assert_eq!(found, None, "it does not say that there is nothing");
+    }
 
     /// Writes into a tree of its own: the machine's settings stay as they are.
     #[test]

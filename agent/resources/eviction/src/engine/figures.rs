@@ -72,7 +72,7 @@ pub async fn read(
     let needs_layers = matches!(counted, Counted::AllButLayers(_))
         || subjects.iter().any(|subject| counted.scope(subject) == Scope::Everything);
     let runtime = match &shared.deps.runtime {
-        Some(runtime) if needs_layers => writable_layers(runtime).await,
+        Some(runtime) if needs_layers => writable_layers(&shared.layers, runtime).await,
         _ => None,
     };
     let own = shared.clone();

@@ -15,7 +15,7 @@ use super::disk_view::DiskViews;
 use super::saver::{RestoredState, Saver};
 use super::{Deps, conditions};
 use crate::assess::{Assessment, Due, ThresholdState, assess};
-use crate::usage::Measurer;
+use crate::usage::{LayersQuestion, Measurer};
 use crate::{NodeCondition, Observations, message, metrics};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 use nodewarden_machine::clock::read_clocks;
@@ -85,6 +85,8 @@ pub struct Shared {
     crossings: Mutex<Crossings>,
     /// Counts what pods use on disk.
     pub measurer: Measurer,
+    /// The question to the runtime for its figures.
+    pub layers: LayersQuestion,
     /// What `/stats/summary` shows of that.
     pub disk_views: DiskViews,
 }
@@ -106,6 +108,7 @@ impl Shared {
             reported: Mutex::default(),
             crossings: Mutex::default(),
             measurer: Measurer::default(),
+            layers: LayersQuestion::default(),
             disk_views: DiskViews::default(),
             deps,
         };

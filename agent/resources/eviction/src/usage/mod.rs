@@ -22,6 +22,6 @@ mod walk;
 
 #[cfg(test)]
 pub use layers::Layers;
-pub use layers::writable_layers;
+pub use layers::{LayersQuestion, writable_layers};
 pub use measurer::Measurer;
 pub use pod::{PodUse, Scope, Sources, with_disk};

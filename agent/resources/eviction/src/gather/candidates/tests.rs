@@ -7,7 +7,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 
 use super::*;
-use crate::usage::{Layers, Measurer, Scope, Sources, with_disk, writable_layers};
+use crate::usage::{Layers, LayersQuestion, Measurer, Scope, Sources, with_disk, writable_layers};
 use crate::{DiskUse, PodDisk, kill};
 use nodewarden_cri::Client;
 use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
@@ -154,10 +154,10 @@ async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     let subjects = [subject(&cgroup, dir.path(), &[("c", &id)])];
     // The fixture's layers are not overlays: the runtime reports them at its next collection.
-    let measurer = Measurer::default();
+    let (measurer, question) = (Measurer::default(), LayersQuestion::default());
     let deadline = Instant::now() + Duration::from_secs(60);
     let root = loop {
-        let layers = writable_layers(&client).await;
+        let layers = writable_layers(&question, &client).await;
         let found = read(&layout, &measurer, &subjects, layers.as_ref());
         match found[0].containers.get("c").and_then(|c| c.root) {
             Some(root) if root.bytes >= 5 << 20 => break root,

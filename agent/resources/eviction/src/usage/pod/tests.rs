@@ -19,7 +19,8 @@ fn stats(bytes: u64, age: u64) -> LayerStats {
 
 #[test]
 fn the_runtimes_figure_of_a_layer_is_used_by_its_age() {
-    let counted = |bytes, complete| DiskUse { bytes, inodes: bytes, complete, device: Some(7), ..DiskUse::default() };
+    let counted =
+        |bytes, complete| DiskUse { bytes, inodes: bytes, complete, device: Some(7), ..DiskUse::default() };
     for (what, walked, reported, expected) in [
         ("nothing is known", None, None, None),
         ("counted", Some(counted(5, true)), None, Some((5, true))),
