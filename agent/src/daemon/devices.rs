@@ -1,6 +1,8 @@
 //! Devices: the device manager, whose events go into the journal, the PodResources socket, and enforcement.
 
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -16,6 +18,12 @@ use nodewarden_model::{Detail, HookState, PodRef};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_resource_managers::{Owner, ResourceManagers};
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts;
+
+/// The server of PodResources as a part of the agent.
+const POD_RESOURCES: &str = "PodResources";
+/// How long it may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What runs for devices. The plugins' and the PodResources socket are closed when it is dropped.
 pub struct NodeDevices {
@@ -67,18 +75,24 @@ impl NodeDevices {
 fn serve(context: Context<'_>, source: Arc<PodResourceList>, stopped: oneshot::Receiver<()>) {
     match Socket::claim(&context.config.devices.pod_resources_socket()) {
         Ok(socket) => {
-            context.runtime.spawn(async move {
-                let shutdown = async {
-                    // An error: nothing is ever sent.
-                    let _ = stopped.await;
-                };
-                if let Err(error) = pod_resources::serve(socket, source, shutdown).await {
-                    warn!("{error}: PodResources are no longer served");
-                }
-            });
+            let shutdown = async {
+                // An error: nothing is ever sent.
+                let _ = stopped.await;
+            };
+            context.runtime.spawn(part(pod_resources::serve(socket, source, shutdown)));
         }
         Err(error) => warn!("{error}: PodResources are not served"),
     }
+}
+
+/// The server as a part of the agent, which ends with it unless it was asked to end.
+fn part<E: Display>(serving: impl Future<Output = Result<(), E>> + Send) -> impl Future<Output = ()> + Send {
+    parts::register(POD_RESOURCES, LIMIT).fallible_task(async move {
+        serving.await.map_err(|error| {
+            warn!("{error}: PodResources are no longer served");
+            parts::Failed
+        })
+    })
 }
 
 /// What restricts pods to their devices; `None` where nothing is to be enforced. If it does not work here,
@@ -162,5 +176,21 @@ impl PodResources for PodResourceList {
 
     fn allocatable(&self) -> Vec<AllocatableDevices> {
         self.devices.allocatable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_tasks::parts::Parts;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_the_server_of_pod_resources_is_noticed() {
+        let problem = || Parts::of_process().health().into_iter().find(|one| one.part == POD_RESOURCES);
+        part(async { Ok::<_, String>(()) }).await;
+        assert_eq!(problem(), None, "it was asked to end");
+        part(async { Err("no descriptors") }).await;
+        assert_eq!(problem().unwrap().problem.as_deref(), Some("ended by itself"));
     }
 }

@@ -6,8 +6,10 @@ mod readings;
 mod runtime;
 mod system;
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
@@ -29,8 +31,17 @@ use nodewarden_kube::node::{self, Deps, NodeEvent, NodeFacts, Pace, Running};
 use nodewarden_kube::serving::{self, ServingCertificate};
 use nodewarden_model::Detail;
 use nodewarden_server::tls::{self, Serving};
+use nodewarden_tasks::parts;
 
 pub use readings::Sources;
+
+/// How long a task here may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The tasks here, as parts of the agent.
+const LABELS: &str = "labels and taints";
+const ADDRESSES: &str = "addresses of the certificate";
+const CERTIFICATE: &str = "certificate of the server";
 
 /// The node object and its lease, which are kept until this is dropped.
 pub struct NodeKeeper {
@@ -105,8 +116,18 @@ pub fn keep_node(
     };
     (deps.report)(NodeEvent { reason: "Starting", message: "Starting kubelet.".to_owned(), warning: false });
     let running = node::start(deps);
-    let follows = admission.map(|admission| tokio::spawn(follow_node(running.nodes(), admission)));
+    let follow = |admission| spawn(context.runtime, LABELS, follow_node(running.nodes(), admission));
+    let follows = admission.map(follow);
     Ok(Some(NodeKeeper { running, follows }))
+}
+
+/// Starts a task as a part of the agent, whose panic ends it.
+fn spawn(
+    runtime: &Handle,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    runtime.spawn(parts::register(name, LIMIT).task(task))
 }
 
 /// Gives admission the labels and taints of the node object whenever they change.
@@ -155,7 +176,7 @@ pub fn serving_certificate(context: Context<'_>, nodes: Option<NodeObject>) -> R
     let known = if nodes.is_some() { Vec::new() } else { addresses(config) };
     let (moves, addresses) = watch::channel(known);
     if let Some(nodes) = nodes {
-        context.runtime.spawn(serving::follow_addresses(nodes, moves));
+        spawn(context.runtime, ADDRESSES, serving::follow_addresses(nodes, moves));
     }
     let node = node_name(config);
     let started = serving::start(&config.kubernetes, &node, addresses, connection);
@@ -163,23 +184,32 @@ pub fn serving_certificate(context: Context<'_>, nodes: Option<NodeObject>) -> R
     let certified = |own: &ServingCertificate| tls::certified(own.chain.clone(), own.key.clone_key());
     let first = certified(&certificates.borrow_and_update())?;
     let (to, serving) = watch::channel(Arc::new(first));
-    context.runtime.spawn(async move {
+    spawn(context.runtime, CERTIFICATE, async move {
         let _provider = provider;
-        loop {
-            tokio::select! {
-                changed = certificates.changed() => match changed {
-                    Ok(()) => {}
-                    Err(_) => return,
-                },
-                () = to.closed() => return,
-            }
-            match certified(&certificates.borrow_and_update()) {
-                Ok(key) => _ = to.send_replace(Arc::new(key)),
-                Err(error) => warn!("the serving certificate stays as it was: {error}"),
-            }
-        }
+        follow_certificates(certificates, to, certified).await;
     });
     Ok(serving)
+}
+
+/// Gives each new certificate to the server, as `certified` makes a key of it, as long as there is a receiver.
+async fn follow_certificates<C, K, E: Display>(
+    mut certificates: watch::Receiver<Arc<C>>,
+    to: watch::Sender<Arc<K>>,
+    certified: impl Fn(&C) -> Result<K, E>,
+) {
+    loop {
+        tokio::select! {
+            changed = certificates.changed() => match changed {
+                Ok(()) => {}
+                Err(_) => return,
+            },
+            () = to.closed() => return,
+        }
+        match certified(&certificates.borrow_and_update()) {
+            Ok(key) => _ = to.send_replace(Arc::new(key)),
+            Err(error) => warn!("the serving certificate stays as it was: {error}"),
+        }
+    }
 }
 
 /// The addresses under which the node's server is reached.
@@ -187,4 +217,37 @@ fn addresses(config: &Config) -> Vec<IpAddr> {
     let given: Vec<IpAddr> =
         config.kubernetes.node_ips.iter().copied().filter(|ip| !ip.is_unspecified()).collect();
     if given.is_empty() { nodewarden_machine::node::addresses::node_addresses() } else { given }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_tasks::parts::Parts;
+
+    use super::*;
+
+    fn problem(name: &str) -> Option<String> {
+        Parts::of_process().health().into_iter().find(|one| one.part == name)?.problem
+    }
+
+    fn panics() -> u32 {
+        // Without the message and the backtrace, which would load the symbols into this process.
+        std::panic::resume_unwind(Box::new("planted"))
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_task_here_is_noticed() {
+        for name in [LABELS, ADDRESSES] {
+            let task = spawn(&Handle::current(), name, async { _ = panics() });
+            assert!(task.await.unwrap_err().is_panic());
+            assert!(problem(name).is_some_and(|problem| problem.starts_with("panicked")), "{name}");
+        }
+        let (renewed, certificates) = watch::channel(Arc::new(1));
+        let (to, _serving) = watch::channel(Arc::new(1));
+        let certified = |_: &u32| Ok::<u32, String>(panics());
+        let follows =
+            spawn(&Handle::current(), CERTIFICATE, follow_certificates(certificates, to, certified));
+        renewed.send_replace(Arc::new(2));
+        assert!(follows.await.unwrap_err().is_panic());
+        assert!(problem(CERTIFICATE).is_some_and(|problem| problem.starts_with("panicked")));
+    }
 }

@@ -33,6 +33,18 @@ struct LookupState {
     looking: bool,
 }
 
+/// A look under way. However it ends, another one can begin.
+struct Looking(Arc<Mutex<LookupState>>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.lock().looking = false;
+        if thread::panicking() {
+            warn!("looking up cgroups of the system panicked: it is tried again in {} s", FRESH.as_secs());
+        }
+    }
+}
+
 impl SystemCgroupLookup {
     pub fn new(config: &Config, layout: &Layout) -> Self {
         let sources = SystemCgroupSources {
@@ -61,22 +73,18 @@ impl SystemCgroupLookup {
             due
         };
         if due {
-            let (find, state) = (self.find.clone(), self.state.clone());
-            let (done, is_done) = mpsc::channel();
+            let (find, looking) = (self.find.clone(), Looking(self.state.clone()));
+            // The caller may have gone on without it. After a panic the sender is dropped.
+            let (done, is_done) = mpsc::channel::<()>();
             let started = thread::Builder::new().name("system-cgroups".into()).spawn(move || {
+                let _done = done;
                 let found = find();
-                let mut state = state.lock();
-                (state.found, state.looking) = (found, false);
-                drop(state);
-                // The caller may have gone on without it.
-                let _ = done.send(());
+                looking.0.lock().found = found;
+                drop(looking);
             });
             match started {
                 Ok(_) => drop(is_done.recv_timeout(PATIENCE)),
-                Err(error) => {
-                    warn!(%error, "cannot start the thread that looks up cgroups of the system");
-                    self.state.lock().looking = false;
-                }
+                Err(error) => warn!(%error, "cannot start the thread that looks up cgroups of the system"),
             }
         }
         self.state.lock().found.clone()
@@ -103,6 +111,21 @@ mod tests {
         lookup.state.lock().begun = Instant::now().checked_sub(FRESH);
         assert_eq!(lookup.get().kubelet.as_deref(), Some("/1"));
         assert_eq!(looks.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn after_a_panic_the_next_look_is_made() {
+        let looks = Arc::new(AtomicU32::new(0));
+        let counted = looks.clone();
+        let lookup = SystemCgroupLookup::of(move || match counted.fetch_add(1, Ordering::Relaxed) {
+            // Without the message and the backtrace, which would load the symbols into this process.
+            0 => std::panic::resume_unwind(Box::new("planted")),
+            _ => SystemCgroups { misc: Some("/found".into()), ..SystemCgroups::default() },
+        });
+        assert_eq!(lookup.get(), SystemCgroups::default());
+        assert_eq!(lookup.get(), SystemCgroups::default(), "not at once");
+        lookup.state.lock().begun = Instant::now().checked_sub(FRESH);
+        assert_eq!(lookup.get().misc.as_deref(), Some("/found"));
     }
 
     #[test]

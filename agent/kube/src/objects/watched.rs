@@ -7,16 +7,21 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::follow::{self, Selection, Then, Update};
 use super::slim;
 use crate::Connection;
 use nodewarden_config::ChangeDetection;
 use nodewarden_pods::objects::{ConfigMap, ObjectError, ObjectKind, Secret};
+use nodewarden_tasks::parts;
 
 /// How long a caller waits for the first answer about an object.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// What keeps one object, as a part of the agent: one for each.
+const PART: &str = "config maps and secrets";
+/// How long it may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
 /// Between two reads of an object that is not watched.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
@@ -119,12 +124,10 @@ impl Watched {
         let (connection, selection) = (self.connection.clone(), key.selection());
         let watches = self.detection == ChangeDetection::Watch;
         let task = match key.kind {
-            ObjectKind::ConfigMap => {
-                tokio::spawn(keep::<v1::ConfigMap>(connection, selection, watches, note)).abort_handle()
-            }
-            _ => tokio::spawn(keep::<v1::Secret>(connection, selection, watches, note)).abort_handle(),
+            ObjectKind::ConfigMap => spawn(keep::<v1::ConfigMap>(connection, selection, watches, note)),
+            _ => spawn(keep::<v1::Secret>(connection, selection, watches, note)),
         };
-        Entry { pods: BTreeSet::new(), reading, task }
+        Entry { pods: BTreeSet::new(), reading, task: task.abort_handle() }
     }
 
     /// The object, waiting a moment if it is not known yet.
@@ -198,6 +201,10 @@ impl Kind for v1::Secret {
     }
 }
 
+fn spawn(keep: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(parts::register(PART, LIMIT).task(keep))
+}
+
 /// Keeps one object current until it is immutable.
 async fn keep<K: Kind>(
     connection: Connection,
@@ -266,5 +273,25 @@ fn note(
             // The receiver is gone when the agent ends.
             let _ = changes.send(uid.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_tasks::parts::Parts;
+
+    use super::super::fixture::Script;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_what_keeps_an_object_is_noticed() {
+        let key = Key { kind: ObjectKind::ConfigMap, namespace: "ns".into(), name: "m".into() };
+        // Without the message and the backtrace, which would load the symbols into this process.
+        let note = |_| std::panic::resume_unwind(Box::new("planted"));
+        let script = Script::default().list("");
+        let task = spawn(keep::<v1::ConfigMap>(script.connection(), key.selection(), false, note));
+        assert!(task.await.unwrap_err().is_panic());
+        let found = Parts::of_process().health().into_iter().find(|one| one.part == PART);
+        assert!(found.unwrap().problem.unwrap().starts_with("panicked"));
     }
 }

@@ -11,9 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use nodewarden_machine::cgroup::control::{MemoryBound, SystemdError, keep_memory_bound};
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
+use nodewarden_tasks::parts::{self, Part};
 use tracing::debug;
 
 use super::machine::{Files, Machine};
@@ -21,6 +23,12 @@ use crate::wanted::Place;
 
 /// Exists where systemd runs the machine (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
+/// What passes bounds to systemd, as a part of the agent.
+const PART: &str = "properties of units";
+/// How long systemd may take for one of them.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Has systemd keep a bound of a unit; false if there is no such unit.
+type SetBound = fn(&str, MemoryBound, Option<u64>) -> Result<bool, SystemdError>;
 /// Where systemd answers.
 const SOCKETS: [&str; 2] = ["/run/systemd/private", "/run/dbus/system_bus_socket"];
 
@@ -56,7 +64,7 @@ impl UnitFiles {
         let layout = answers.then(|| Layout::detect().ok()).flatten();
         let hierarchy = layout.as_ref().and_then(|layout| layout.hierarchy(Controller::Memory));
         let mount = hierarchy.filter(|own| own.version == Version::V2).map(|own| own.mount.clone());
-        Self { units: mount.and_then(Units::start) }
+        Self { units: mount.and_then(|mount| Units::start(mount, keep_memory_bound)) }
     }
 }
 
@@ -68,9 +76,13 @@ impl Default for UnitFiles {
 
 impl Units {
     /// `None` if no thread can be started.
-    fn start(mount: PathBuf) -> Option<Self> {
+    fn start(mount: PathBuf, set: SetBound) -> Option<Self> {
         let (changes, receiver) = channel();
-        let thread = thread::Builder::new().name("augment-units".into()).spawn(move || keep(&receiver));
+        let thread = thread::Builder::new().name("augment-units".into()).spawn(move || {
+            let part = parts::register(PART, LIMIT);
+            keep(&receiver, set, &part);
+            part.end();
+        });
         match thread {
             Ok(thread) => Some(Self { mount, changes: Some(changes), thread: Some(thread) }),
             Err(error) => {
@@ -122,10 +134,13 @@ fn change(mount: &Path, place: &Place, value: &str) -> Option<Change> {
 }
 
 /// Sets the newest bound of each unit until no more comes.
-fn keep(changes: &Receiver<Change>) {
-    while let Ok(first) = changes.recv() {
+fn keep(changes: &Receiver<Change>, set: SetBound, part: &Part) {
+    loop {
+        part.waits();
+        let Ok(first) = changes.recv() else { return };
         for (_, change) in newest(std::iter::once(first).chain(changes.try_iter())) {
-            match keep_memory_bound(&change.path, change.bound, change.bytes) {
+            part.progress();
+            match set(&change.path, change.bound, change.bytes) {
                 Ok(true) => {}
                 Ok(false) => debug!("{} is no unit of systemd", change.path),
                 // Each of the others would wait as long, and the agent's end for all of them.
@@ -165,6 +180,18 @@ mod tests {
         assert_eq!(of("/sys/fs/cgroup/kubepods/podx", "memory.high", "4096"), None, "no unit");
         assert_eq!(of("/proc/7", "oom_score_adj", "0"), None);
         assert_eq!(of("/elsewhere/a.slice", "memory.high", "4096"), None);
+    }
+
+    #[test]
+    fn a_panic_of_the_thread_is_noticed() {
+        // Without the message and the backtrace, which would load the symbols into this process.
+        let set: SetBound = |_, _, _| std::panic::resume_unwind(Box::new("planted"));
+        let units = Units::start(PathBuf::from("/c"), set).unwrap();
+        let change = Change { path: "/a.slice".into(), bound: MemoryBound::High, bytes: None };
+        units.changes.as_ref().unwrap().send(change).unwrap();
+        drop(units);
+        let found = parts::Parts::of_process().health().into_iter().find(|one| one.part == PART);
+        assert!(found.unwrap().problem.unwrap().starts_with("panicked"));
     }
 
     #[test]

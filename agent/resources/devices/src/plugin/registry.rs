@@ -12,20 +12,24 @@ use std::time::{Duration, Instant};
 use nodewarden_cri::reason;
 use nodewarden_metrics::own::Own;
 use nodewarden_proto::deviceplugin::v1beta1 as api;
+use nodewarden_tasks::parts;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::events::{EventSender, Room};
 use super::handle::End;
 use super::request::PluginRegistration;
 use super::{
-    LARGEST_LIST, MOST_DEVICES, MOST_RESOURCES, Plugin, PluginAddress, PluginError, PluginEvent, connection,
-    listing,
+    LARGEST_LIST, LIMIT, MOST_DEVICES, MOST_RESOURCES, Plugin, PluginAddress, PluginError, PluginEvent,
+    connection, listing,
 };
 
 /// Number of registrations that are tried at once; further ones wait.
 const AT_ONCE: usize = 256;
+/// What receives the lists of one registration, as a part of the agent: one for each.
+const PART: &str = "lists of device plugins";
 /// The label of registrations whose resource has no series of its own, because there are too many.
 const OTHER: &str = "other";
 
@@ -154,7 +158,7 @@ impl Registry {
             info!("{} has registered", plugin.address());
         }
         events.send(PluginEvent::Registered(plugin.clone()), room);
-        tokio::spawn(listen(self.clone(), plugin.clone()));
+        spawn(listen(self.clone(), plugin.clone()));
     }
 
     /// Ends a registration, if it is still the current one.
@@ -228,6 +232,10 @@ fn send(events: Option<&EventSender>, event: PluginEvent, room: Option<Room>) {
     }
 }
 
+fn spawn(listen: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(parts::register(PART, LIMIT).task(listen))
+}
+
 /// Calls ListAndWatch, and receives lists until the registration ends.
 async fn listen(registry: Arc<Registry>, plugin: Plugin) {
     let reason = tokio::select! {
@@ -276,5 +284,21 @@ async fn receive_lists(registry: &Registry, plugin: &Plugin) -> String {
             Ok(next) => next,
             Err(status) => return reason(&status),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_tasks::parts::Parts;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_in_what_receives_lists_is_noticed() {
+        // Without the message and the backtrace, which would load the symbols into this process.
+        let task = spawn(async { std::panic::resume_unwind(Box::new("planted")) });
+        assert!(task.await.unwrap_err().is_panic());
+        let found = Parts::of_process().health().into_iter().find(|one| one.part == PART);
+        assert!(found.unwrap().problem.unwrap().starts_with("panicked"));
     }
 }
