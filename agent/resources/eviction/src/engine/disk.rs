@@ -361,3 +361,6 @@ impl DiskWatch {
         gather::disks(&systems).0.get(&signal).map(|seen| seen.available)
     }
 }
+
+#[cfg(test)]
+mod tests;
