@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(ask(&question, 5, 1, 3).await, Some((1, false)), "it is under way for 5 s already");
         assert_eq!(begun.elapsed(), 6 * SECOND);
         tokio::time::sleep(10 * SECOND).await;
-        assert_eq!(ask(&question, 16, 1, 4).await, Some((2, true)), "joins the question under way");
+        assert_eq!(ask(&question, 30, 1, 4).await, Some((2, true)), "joins the question under way");
         assert_eq!(begun.elapsed(), 21 * SECOND);
         assert_eq!(ask(&question, 5, 60, 5).await, Some((2, false)));
     }

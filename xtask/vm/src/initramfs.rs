@@ -63,6 +63,8 @@ pub fn programs(
     archive.file("root:x:0:0::/root:/bin/sh\n", "/etc/passwd", 0o644);
     archive.file("root:x:0:\n", "/etc/group", 0o644);
     archive.file("127.0.0.1 localhost\n", "/etc/hosts", 0o644);
+    // Without a name server; no pod starts without the file.
+    archive.file("", "/etc/resolv.conf", 0o644);
     if let Some(golden) = layout.golden() {
         recorded_values(&mut archive, &golden)?;
     }

@@ -80,7 +80,8 @@ async fn a_directory_that_no_pod_owns_is_found_at_the_next_period_of_a_calm_node
     let (env, pods) = (&node.state.env, node.dir().join("pods"));
     let mut housekeeping = Housekeeping::default();
     housekeeping.set_subscribed(true);
-    housekeeping.first(env).await;
+    housekeeping.look_if_due(env);
+    assert!(housekeeping.found().await.present.asked, "the first list");
     let own = node.state.pod().uid.clone();
     let known = BTreeSet::from([own.as_str()]);
     for (what, left, doubted) in [("its own", own.as_str(), false), ("a pod that is gone", "left", true)] {

@@ -54,10 +54,12 @@ pub const COMMANDS: [&str; 20] = [
 pub type File = (&'static str, &'static str);
 
 /// Files to write.
-pub const FILES: [File; 10] = [
+pub const FILES: [File; 11] = [
     ("etc/fstab", "# The initramfs has mounted what there is.\n"),
     ("etc/hostname", "nodewarden-guest\n"),
     ("etc/hosts", "127.0.0.1 localhost nodewarden-guest\n::1 localhost\n"),
+    // Without a name server; no pod starts without the file.
+    ("etc/resolv.conf", ""),
     // An empty one would make each boot a first boot.
     ("etc/machine-id", "6e6f6465776172646e6f646577617264\n"),
     (
