@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_an_answer_nobody_waits_for_long_and_a_panic_ends_the_question() {
+    async fn without_an_answer_no_caller_waits_for_long_and_a_panic_ends_the_question() {
         let question = Question::default();
         assert_eq!(ask(&question, 5, 3600, 1).await, None);
         let begun = Instant::now();

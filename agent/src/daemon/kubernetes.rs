@@ -191,7 +191,7 @@ pub fn serving_certificate(context: Context<'_>, nodes: Option<NodeObject>) -> R
     Ok(serving)
 }
 
-/// Gives each new certificate to the server, as `certified` makes a key of it, as long as there is a receiver.
+/// Gives each new certificate to the server, as `certified` makes a key of it, while there is a receiver.
 async fn follow_certificates<C, K, E: Display>(
     mut certificates: watch::Receiver<Arc<C>>,
     to: watch::Sender<Arc<K>>,

@@ -2,8 +2,8 @@
 //!
 //! A figure that is not complete yet may still grow, by at most what is in use on the file system and in
 //! no pod's figures. A pod is evicted only if it would be the first with its figure as it is, and every other
-//! pod behind it with the largest figure that it can have. A figure whose rest cannot be counted has to be the
-//! largest as it is: otherwise one unreadable directory would keep every pod on a full disk.
+//! pod behind it with the largest figure that it can have. A figure whose rest cannot be counted has to be
+//! the largest as it is: otherwise one unreadable directory would keep every pod on a full disk.
 
 use std::cmp::Reverse;
 

@@ -108,7 +108,8 @@ impl Figure {
         Self { amount, complete: true, settled: true, here: 0, bounded: true }
     }
 
-    /// The largest amount that counting further can show, if at most `slack` is in use on the file system and in no figure.
+    /// The largest amount that counting further can show, if at most `slack` is in use on the file system and
+    /// in no figure.
     pub fn most(&self, slack: Option<u64>) -> u64 {
         match slack.filter(|_| self.bounded) {
             _ if self.settled => self.amount,

@@ -34,7 +34,8 @@ impl ImageFs {
         Self { runtime, question: Question::default(), last: Arc::default() }
     }
 
-    /// Asks the runtime and waits until the question is under way for 2 s. It has the runtime's own time limit.
+    /// Asks the runtime and waits until the question is under way for 2 s. It has the runtime's own time
+    /// limit.
     pub async fn known(&self) -> Known {
         let (runtime, last) = (self.runtime.clone(), self.last.clone());
         let answer = self.question.ask(PATIENCE, || async move {

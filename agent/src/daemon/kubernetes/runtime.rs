@@ -1,7 +1,7 @@
 //! What the node's status says of the container runtime.
 //!
-//! The status must not wait for a runtime that hangs, and a runtime that is slow must not count as one that is
-//! down: each question has the time limit of calls, and the status takes what was answered lately.
+//! The status must not wait for a runtime that hangs, and a runtime that is slow must not count as one that
+//! is down: each question has the time limit of calls, and the status takes what was answered lately.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

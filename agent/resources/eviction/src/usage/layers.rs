@@ -27,7 +27,8 @@ impl LayerStats {
 /// The runtime's figures by container id.
 pub type Layers = BTreeMap<String, LayerStats>;
 
-/// How long a decision waits for the runtime's figures. The question goes on, and has the time limit of calls.
+/// How long a decision waits for the runtime's figures. The question goes on; it has the time limit of
+/// calls.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer that came late serves a later decision for this time (containerd collects every 10 s).
 const RECENT: Duration = Duration::from_secs(30);
