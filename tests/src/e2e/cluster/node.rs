@@ -106,7 +106,8 @@ impl<'c> Node<'c> {
             arguments.extend(options.arguments.iter().cloned());
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, &lines)?;
-            Ok(managed.with_runtime(runtime).with_section(section).with_arguments(&arguments))
+            let managed = managed.with_runtime(runtime).with_section(section).with_arguments(&arguments);
+            Ok(managed.with_remote_http(options.remote_http))
         };
         if options.kind()? == NodeKind::Kubelet {
             let root = TestRoot::new(context)?;

@@ -27,6 +27,8 @@ pub struct NodeOptions {
     pub section: String,
     /// Further arguments.
     pub arguments: Vec<String>,
+    /// Whether other machines reach the agent's own HTTP.
+    pub remote_http: bool,
     /// The real kubelet runs the node until [`ClusterFixture::take_over`], with the directories and cgroups
     /// of nodewarden.
     pub first_a_kubelet: bool,
@@ -38,11 +40,12 @@ impl NodeOptions {
     /// # Errors
     /// [`Failure::Skip`] if the environment says a kubelet, and the options are nodewarden's.
     pub fn kind(&self) -> Result<NodeKind, Failure> {
-        let Self { kubeconfig, lines, section, arguments, first_a_kubelet, .. } = self;
+        let Self { kubeconfig, lines, section, arguments, remote_http, first_a_kubelet, .. } = self;
         let is_usual = kubeconfig.is_none()
             && lines.is_empty()
             && section.is_empty()
             && arguments.is_empty()
+            && !remote_http
             && !first_a_kubelet;
         match self.kind.unwrap_or_else(NodeKind::of_environment) {
             NodeKind::Kubelet if self.kind.is_none() && !is_usual => {

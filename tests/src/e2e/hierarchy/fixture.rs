@@ -72,6 +72,12 @@ impl<'c> HierarchyFixture<'c> {
         self
     }
 
+    /// Agents started from now on have an HTTP of their own that other machines reach, if `remote`.
+    pub fn with_remote_http(mut self, remote: bool) -> Self {
+        self.options.remote_http = remote;
+        self
+    }
+
     /// Agents started from now on have these lines in nodewarden's own section of the configuration.
     pub fn with_section(mut self, lines: &str) -> Self {
         if let Some(manage) = &mut self.options.manage {
