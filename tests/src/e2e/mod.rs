@@ -143,6 +143,7 @@ pub fn tests() -> Vec<Test> {
         &newer_api::tests(),
         &pods::tests(),
         stand_in::TESTS,
+        stand_in::rates::TESTS,
         &resource_managers::tests(),
         &probes::tests(),
         &devices::tests(),

@@ -29,35 +29,11 @@ impl<'c> NewerApi<'c> {
     pub fn start(context: &'c Context, kubelet: &str) -> Result<Self, Failure> {
         let api = StandInApi::start().map_err(Failure::file("the stand-in API server"))?;
         let containerd = Containerd::private(context)?;
-        let folder = context.temp.join("node");
-        std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
-        let kubeconfig = api.kubeconfig(&folder).map_err(Failure::file(&folder))?;
-        let port = free_port().map_err(Failure::file("a free port"))?;
-        let lines = format!(
-            "podLogsDir: {}\nfailSwapOn: false\nhealthzPort: 0\nport: {port}\nnodeStatusUpdateFrequency: 1s\n\
-             authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: false}}}}\n\
-             authorization: {{mode: AlwaysAllow}}\n",
-            context.temp.join("pod-logs").display(),
-        );
-        let path = |path: &Path| path.display().to_string();
-        let arguments = [
-            "--kubeconfig".to_owned(),
-            path(&kubeconfig),
-            "--hostname-override".to_owned(),
-            NODE.to_owned(),
-            "--cert-dir".to_owned(),
-            path(&folder.join("pki")),
-        ];
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, &format!("{lines}{kubelet}"))?
-            .with_runtime(containerd.socket())
-            .with_arguments(&arguments);
+        let lines = lines(context)?;
+        let managed = managed(context, &api, containerd.socket(), &format!("{lines}{kubelet}"))?;
         let agent = Some(managed.start()?);
-        let this = Self { agent, managed, _containerd: containerd, api, context, lines };
-        eventually(context.patiently(40), "the node is not registered", || {
-            Ok(this.api.node(NODE).filter(|node| node["status"]["capacity"].is_object()).map(drop))
-        })?;
-        Ok(this)
+        wait_registered(context, &api)?;
+        Ok(Self { agent, managed, _containerd: containerd, api, context, lines })
     }
 
     pub fn api(&self) -> &StandInApi {
@@ -112,6 +88,48 @@ impl<'c> NewerApi<'c> {
             Ok(self.api.pod(name).is_none().then_some(()))
         })
     }
+}
+
+/// Lines of the kubelet's configuration for a node of the stand-in.
+pub fn lines(context: &Context) -> Result<String, Failure> {
+    let port = free_port().map_err(Failure::file("a free port"))?;
+    Ok(format!(
+        "podLogsDir: {}\nfailSwapOn: false\nhealthzPort: 0\nport: {port}\nnodeStatusUpdateFrequency: 1s\n\
+         authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: false}}}}\n\
+         authorization: {{mode: AlwaysAllow}}\n",
+        context.temp.join("pod-logs").display(),
+    ))
+}
+
+/// Agents of the node [`NODE`] of the stand-in, with these lines of the kubelet's configuration.
+pub fn managed<'c>(
+    context: &'c Context,
+    api: &StandInApi,
+    runtime: &Path,
+    lines: &str,
+) -> Result<HierarchyFixture<'c>, Failure> {
+    let folder = context.temp.join("node");
+    std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
+    let kubeconfig = api.kubeconfig(&folder).map_err(Failure::file(&folder))?;
+    let path = |path: &Path| path.display().to_string();
+    let arguments = [
+        "--kubeconfig".to_owned(),
+        path(&kubeconfig),
+        "--hostname-override".to_owned(),
+        NODE.to_owned(),
+        "--cert-dir".to_owned(),
+        path(&folder.join("pki")),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, lines)?;
+    Ok(managed.with_runtime(runtime).with_arguments(&arguments))
+}
+
+/// Waits until the stand-in has the node.
+pub fn wait_registered(context: &Context, api: &StandInApi) -> Result<(), Failure> {
+    eventually(context.patiently(40), "the node is not registered", || {
+        Ok(api.node(NODE).filter(|node| node["status"]["capacity"].is_object()).map(drop))
+    })
 }
 
 impl Drop for NewerApi<'_> {

@@ -3,7 +3,7 @@
 //! conditions.
 
 mod conditions;
-mod fixture;
+pub(crate) mod fixture;
 mod resize;
 mod sidecar;
 

@@ -2,6 +2,7 @@
 //! runtime that can be made to lose them. What a real runtime does is tested in `pods`.
 
 pub mod fixture;
+pub mod rates;
 
 use std::time::Duration;
 
