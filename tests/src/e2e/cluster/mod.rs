@@ -3,6 +3,7 @@
 //! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test
 //! asks for something that a node cannot do here.
 
+mod admission;
 mod bad_api;
 pub mod beside;
 mod claims;
@@ -68,6 +69,7 @@ pub fn tests() -> Vec<Test> {
         watch::TESTS,
         kubectl::TESTS,
         endpoints::TESTS,
+        admission::TESTS,
         guests::TESTS,
     ]
     .concat();
