@@ -15,6 +15,7 @@ mod deployment;
 mod devices;
 mod endpoints;
 pub(crate) mod fixture;
+mod full_disk;
 mod guests;
 mod images;
 mod kubectl;
@@ -70,6 +71,7 @@ pub fn tests() -> Vec<Test> {
         kubectl::TESTS,
         endpoints::TESTS,
         admission::TESTS,
+        full_disk::TESTS,
         guests::TESTS,
     ]
     .concat();
