@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::NEEDS;
 use super::fixture::{CERTIFICATES, ClusterFixture};
 use super::manifest::{WAIT, pod};
+use super::options::{NodeOptions, Prepared};
 use crate::e2e::support::eventually;
 use crate::fixture::{HttpsServer, parse_samples};
 use crate::harness::{Context, Failure, Test};
@@ -80,46 +81,68 @@ fn endpoints(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// Who asks directly needs a token that the API server knows, and rights.
+/// Who asks directly needs a token that the API server knows, and rights: on the node's port, and at the
+/// agent's own HTTP where other machines reach it.
 fn clients(context: &Context) -> Result<(), Failure> {
-    let fixture = ClusterFixture::start(context)?;
-    fixture.agent()?;
-    for account in ["reader", "unbound"] {
-        fixture.run(&["create", "serviceaccount", account])?;
-    }
+    let options = NodeOptions { remote_http: true, ..NodeOptions::default() };
+    let fixture = Prepared::new(context)?.start(options)?;
+    let own = fixture.agent()?.http();
+    fixture.run(&["create", "serviceaccount", "unbound"])?;
+    let unbound = token(context, &fixture, "unbound")?;
+    with_reader(context, &fixture, |reader| {
+        let ports = [fixture.port(), own.port()];
+        ports.into_iter().try_for_each(|port| ask(context, &fixture, port, [reader, &unbound]))
+    })?;
+    let plain = fixture.agent()?.get("/metrics");
+    ensure!(plain.is_err(), "without TLS there is an answer: {plain:?}");
+    fixture.finish()
+}
+
+/// Calls `check` with the token of a service account that may get `nodes/metrics` and nothing else.
+pub(super) fn with_reader(
+    context: &Context,
+    fixture: &ClusterFixture<'_>,
+    check: impl FnOnce(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    fixture.run(&["create", "serviceaccount", "reader"])?;
     let role = format!("{}-reader", fixture.name());
     let account = format!("--serviceaccount={}:reader", fixture.name());
     let kubectl = fixture.kubectl();
     kubectl.run(&["create", "clusterrole", &role, "--verb=get", "--resource=nodes/metrics"])?;
     let bound = kubectl.run(&["create", "clusterrolebinding", &role, "--clusterrole", &role, &account]);
-    let checked = bound.map_err(Failure::from).and_then(|_| ask(context, &fixture));
+    let checked = bound
+        .map_err(Failure::from)
+        .and_then(|_| token(context, fixture, "reader"))
+        .and_then(|token| check(&token));
     kubectl.run(&["delete", "clusterrole,clusterrolebinding", &role])?;
-    checked?;
-    fixture.finish()
+    checked
 }
 
-fn ask(context: &Context, fixture: &ClusterFixture<'_>) -> Result<(), Failure> {
+fn ask(
+    context: &Context,
+    fixture: &ClusterFixture<'_>,
+    port: u16,
+    [reader, unbound]: [&str; 2],
+) -> Result<(), Failure> {
     let own = context.temp.join(CERTIFICATES).join("kubelet.crt");
-    let server = HttpsServer { port: fixture.port(), name: fixture.name(), authority: &own };
+    let server = HttpsServer { port, name: fixture.name(), authority: &own };
     let ask =
         |path: &str, token: Option<&str>| server.get(path, token).map_err(Failure::file("the node's server"));
-    let [reader, unbound] = ["reader", "unbound"].map(|account| token(context, fixture, account));
-    let (reader, unbound) = (reader?, unbound?);
     let damaged = format!("{}x", &reader[..reader.len() - 1]);
     for (who, token, path, expected) in [
         ("without a token", None, "/metrics", 401),
         ("without a token", None, "/healthz", 401),
         ("with a made-up token", Some("nonsense"), "/metrics", 401),
         ("with a damaged token", Some(damaged.as_str()), "/metrics", 401),
-        ("without rights", Some(unbound.as_str()), "/metrics", 403),
-        ("without rights", Some(unbound.as_str()), "/pods", 403),
-        ("with rights", Some(reader.as_str()), "/metrics/resource", 200),
-        ("with rights", Some(reader.as_str()), "/metrics", 200),
-        ("with rights to something else", Some(reader.as_str()), "/pods", 403),
-        ("with rights to something else", Some(reader.as_str()), "/stats/summary", 403),
+        ("without rights", Some(unbound), "/metrics", 403),
+        ("without rights", Some(unbound), "/pods", 403),
+        ("with rights", Some(reader), "/metrics/resource", 200),
+        ("with rights", Some(reader), "/metrics", 200),
+        ("with rights to something else", Some(reader), "/pods", 403),
+        ("with rights to something else", Some(reader), "/stats/summary", 403),
     ] {
         let (status, body) = ask(path, token)?;
-        ensure_eq!(status, expected, "{path} {who}: {body:?}");
+        ensure_eq!(status, expected, "port {port}, {path} {who}: {body:?}");
         if status == 403 {
             let user = format!("system:serviceaccount:{}:", fixture.name());
             ensure!(body.contains(&user), "the refusal does not name the user: {body:?}");
