@@ -32,6 +32,7 @@ mod runtime_class;
 mod smoke;
 mod streams;
 mod take_over;
+mod top;
 mod watch;
 
 use crate::harness::{Capability, Test};
@@ -72,6 +73,7 @@ pub fn tests() -> Vec<Test> {
         endpoints::TESTS,
         admission::TESTS,
         full_disk::TESTS,
+        top::TESTS,
         guests::TESTS,
     ]
     .concat();
