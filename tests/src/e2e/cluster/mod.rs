@@ -15,6 +15,7 @@ mod deployment;
 mod devices;
 mod endpoints;
 pub(crate) mod fixture;
+mod flood;
 mod full_disk;
 mod guests;
 mod images;
@@ -73,6 +74,7 @@ pub fn tests() -> Vec<Test> {
         endpoints::TESTS,
         admission::TESTS,
         full_disk::TESTS,
+        flood::TESTS,
         top::TESTS,
         guests::TESTS,
     ]
