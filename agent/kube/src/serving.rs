@@ -251,7 +251,7 @@ impl Source {
                 |path: &PathBuf| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
             let pair = text(certificate).and_then(|certificates| {
                 Pair::read(&certificates, &text(key)?)
-                    .ok_or_else(|| "no certificate and key as PEM".to_owned())
+                    .ok_or_else(|| "no certificate and its key as PEM".to_owned())
             });
             return pair.map_err(|cause| ServingError::Files {
                 certificate: certificate.clone(),

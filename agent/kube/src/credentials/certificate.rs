@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// A certificate chain, the node's own first, and its key.
@@ -31,12 +33,15 @@ pub struct Validity {
 }
 
 impl Pair {
-    /// Reads both from texts, which may be the same one. `None` if one is missing or damaged.
+    /// Reads both from texts, which may be the same one. `None` if one is missing or damaged, or if the key
+    /// is not that of the certificate: of two files that are replaced, one is the first.
     pub fn read(certificates: &[u8], key: &[u8]) -> Option<Self> {
         let chain: Vec<CertificateDer<'static>> =
             CertificateDer::pem_slice_iter(certificates).collect::<Result<_, _>>().ok()?;
         let validity = Validity::of(chain.first()?)?;
-        Some(Self { chain, key: PrivateKeyDer::from_pem_slice(key).ok()?, validity })
+        let key = PrivateKeyDer::from_pem_slice(key).ok()?;
+        CertifiedKey::from_der(chain.clone(), key.clone_key(), &ring::default_provider()).ok()?;
+        Some(Self { chain, key, validity })
     }
 }
 

@@ -42,9 +42,38 @@ fn given_files_win_and_damaged_ones_are_an_error() {
     let key = KeyPair::generate().unwrap();
     fs::write(&files.0, self_signed("x", &key, Timestamp::now()).unwrap()).unwrap();
     fs::write(&files.1, "nothing").unwrap();
-    assert!(source.read().unwrap_err().to_string().contains("no certificate and key"));
+    assert!(source.read().unwrap_err().to_string().contains("no certificate and its key"));
     fs::write(&files.1, key.serialize_pem()).unwrap();
     assert_eq!(source.read().unwrap().chain.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn given_files_that_are_replaced_are_served_once_they_belong_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = (dir.path().join("c"), dir.path().join("k"));
+    let source = Source { files: Some(files.clone()), ..source(dir.path()) };
+    let made = || {
+        let key = KeyPair::generate().unwrap();
+        (self_signed("x", &key, Timestamp::now()).unwrap(), key.serialize_pem())
+    };
+    let (first, second) = (made(), made());
+    fs::write(&files.0, &first.0).unwrap();
+    fs::write(&files.1, &first.1).unwrap();
+    let pair = source.read().unwrap();
+    let (to, certificates) = watch::channel(Arc::new(pair.clone().into()));
+    let (_moves, addresses) = watch::channel(Vec::new());
+    let work = Work { source, pair, to, addresses, connection: None };
+    let part = Parts::default().register("serving certificate", LIMIT);
+    let running = tokio::spawn(part.task_with(|pulse| work.run(pulse)));
+    let shown = || certificates.borrow().chain[0].clone();
+    let before = shown();
+    fs::write(&files.0, &second.0).unwrap();
+    tokio::time::sleep(3 * LOOK).await;
+    assert_eq!(shown(), before, "the key is that of the old one");
+    fs::write(&files.1, &second.1).unwrap();
+    tokio::time::sleep(3 * LOOK).await;
+    assert_ne!(shown(), before);
+    running.abort();
 }
 
 #[tokio::test(start_paused = true)]

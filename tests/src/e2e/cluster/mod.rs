@@ -17,6 +17,7 @@ mod endpoints;
 pub(crate) mod fixture;
 mod flood;
 mod full_disk;
+mod given_certificate;
 mod guests;
 mod images;
 mod kubectl;
@@ -72,6 +73,7 @@ pub fn tests() -> Vec<Test> {
         watch::TESTS,
         kubectl::TESTS,
         endpoints::TESTS,
+        given_certificate::TESTS,
         admission::TESTS,
         full_disk::TESTS,
         flood::TESTS,
