@@ -99,7 +99,7 @@ fn clients(context: &Context) -> Result<(), Failure> {
 }
 
 /// Calls `check` with the token of a service account that may get `nodes/metrics` and nothing else.
-pub(super) fn with_reader(
+fn with_reader(
     context: &Context,
     fixture: &ClusterFixture<'_>,
     check: impl FnOnce(&str) -> Result<(), Failure>,
