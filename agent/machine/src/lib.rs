@@ -2,8 +2,8 @@
 //! and its daemons ([`node`]), and what several parts read of it: mounts ([`mountinfo`]), lists of CPUs
 //! ([`cpu_list`]) and sets of them ([`cpu_set`]), device nodes ([`device_nodes`]), changes in directories
 //! ([`inotify`]), the clocks ([`clock`]), the size of a page ([`page`]), the name of the system
-//! ([`os_release`]), project quotas ([`project_quota`]), Unix sockets that one process owns ([`unix_socket`]),
-//! and what the agent itself may do ([`privileges`]).
+//! ([`os_release`]), project quotas ([`project_quota`]), Unix sockets that one process owns
+//! ([`unix_socket`]), and what the agent itself may do ([`privileges`]).
 
 #![deny(missing_docs)]
 

@@ -13,7 +13,8 @@ use super::imports::{Sources, rooms};
 pub struct Table {
     /// Packages from the ground to the top: each may depend only on those before it.
     pub crates: Vec<String>,
-    /// The top-level modules of each package from the ground to the top. Below `agent/` every package has them.
+    /// The top-level modules of each package from the ground to the top. Below `agent/` every package has
+    /// them.
     #[serde(default)]
     pub rooms: BTreeMap<String, Vec<String>>,
 }
