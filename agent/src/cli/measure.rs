@@ -68,15 +68,15 @@ mod tests {
             ("nodefs.available", false, "2.00Ki"),
             ("imagefs.available", false, "2.00Ki"),
             ("containerfs.available", false, "2.00Ki"),
-            ("nodefs.inodesFree", false, "2048"),
-            ("imagefs.inodesFree", false, "2048"),
-            ("pid.available", false, "2048"),
+            ("nodefs.inodesFree", false, "2.05k"),
+            ("imagefs.inodesFree", false, "2.05k"),
+            ("pid.available", false, "2.05k"),
             ("emptydirfs.limit", false, "2.00Ki"),
             ("memory", true, "2.00Ki"),
             ("ephemeral-storage", false, "2.00Ki"),
             ("hugepages-2Mi", false, "2.00Ki"),
             ("cpu", false, "2048m"),
-            ("example.com/gpu", false, "2048"),
+            ("example.com/gpu", false, "2.05k"),
         ] {
             let measure = Measure::of(name);
             assert_eq!((measure.is_memory(), measure.amount(2048).as_str()), (is_memory, amount), "{name}");
