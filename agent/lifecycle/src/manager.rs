@@ -103,6 +103,8 @@ impl Manager {
     /// Starts a worker for each pod of an earlier agent. Each holds a clone of `unseen` until it has asked
     /// the runtime about its pod.
     pub fn adopt(&mut self, records: Vec<(Record, Arc<Pod>)>, unseen: mpsc::Sender<Infallible>) {
+        // Before any worker: one whose pod waits would be admitted to what a pod that runs holds.
+        records.iter().for_each(|(record, pod)| self.hold(record, pod));
         for (record, pod) in records {
             self.begin(pod, record, false, Some(unseen.clone()));
         }
@@ -231,14 +233,9 @@ impl Manager {
             objects.register(&pod);
         }
         let is_evicted = record.is_evicted();
-        if record.admitted && !is_evicted {
-            admitting::enter(&self.env, &pod, &record);
-            if !self.env.managers.is_unreported(&uid) {
-                cpusets::adopt(&self.env, &pod, &BTreeMap::new());
-            }
-            if record.is_leaving() {
-                self.env.admission.leaving(&uid);
-            }
+        self.hold(&record, &pod);
+        if record.admitted && !is_evicted && !self.env.managers.is_unreported(&uid) {
+            cpusets::adopt(&self.env, &pod, &BTreeMap::new());
         }
         let kept = DesiredCgroup {
             pod: pod.clone(),
@@ -278,6 +275,17 @@ impl Manager {
                 api: OrderedByApi::default(),
             },
         );
+    }
+
+    /// A pod that runs, or did when an earlier agent ended, holds what it was admitted with.
+    fn hold(&self, record: &Record, pod: &Arc<Pod>) {
+        if !record.admitted || record.is_evicted() {
+            return;
+        }
+        admitting::enter(&self.env, pod, record);
+        if record.is_leaving() {
+            self.env.admission.leaving(&pod.uid);
+        }
     }
 
     /// Ends a pod that its source no longer has.
