@@ -92,14 +92,14 @@ fn check(fixture: &ClusterFixture<'_>, before: &Scrape, now: &Scrape) -> Result<
         let object = fixture.pod(pod)?.unwrap_or_default();
         let statuses = object["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
         let own = statuses.iter().find(|own| own["name"] == container);
-        let started = own.and_then(|own| own["state"]["running"]["startedAt"].as_str()).unwrap_or_default();
-        let started: Option<Timestamp> = started.parse().ok();
+        let time = |text: Option<&str>| Some(text?.parse::<Timestamp>().ok()?.as_second() as f64);
+        let started = time(own.and_then(|own| own["state"]["running"]["startedAt"].as_str()));
+        let created = time(object["metadata"]["creationTimestamp"].as_str());
         let shown = now.containers[&name].started;
-        // The API has whole seconds.
-        ensure!(
-            started.is_some_and(|started| (shown - started.as_second() as f64).abs() <= 1.0),
-            "{name:?} was started at {started:?}, /metrics/resource says {shown}"
-        );
+        // As with a kubelet it is when the container was made, which is before it was started
+        // (cri_stats_provider.go). The API has whole seconds.
+        let between = created.zip(started).is_some_and(|(from, to)| (from..=to + 1.0).contains(&shown));
+        ensure!(between, "{name:?}: made {created:?}, started {started:?}, /metrics/resource says {shown}");
     }
     let node = now.node_usage(before).map_err(Failure::Unexpected)?;
     println!("{REPORTED}node: {:.0}m CPU, {:.0} MiB", node.cpu * 1000.0, node.memory / MIB as f64);
