@@ -19,7 +19,7 @@ const PREFIX: &str = "cluster_";
 /// plane, for pods that end with grace, for certificates that run out.
 const JOBS: usize = 4;
 /// The same with tests outside a cluster among them, which work more.
-const JOBS_OF_BOTH: usize = 6;
+const JOBS_OF_BOTH: usize = 5;
 /// What the tests read: the directory of the control plane, and what the node is.
 const SHARED_VARIABLE: &str = "NODEWARDEN_CLUSTER";
 /// See [`SHARED_VARIABLE`].
