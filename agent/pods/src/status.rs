@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::source::SourcedPod;
-use nodewarden_model::PodView;
+use nodewarden_model::{PodRef, PodView};
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -78,6 +78,19 @@ impl PodStatusCache {
     /// The status of one pod.
     pub fn get(&self, uid: &str) -> Option<Arc<PodView>> {
         self.0.lock().pods.get(uid).cloned()
+    }
+
+    /// What an event of this container names; empty where it is not known.
+    pub fn container_ref(&self, uid: &str, container: &str) -> PodRef {
+        let view = self.get(uid);
+        let id = view.as_ref().and_then(|view| view.containers.iter().find(|own| own.name == container));
+        PodRef {
+            namespace: view.as_ref().map(|view| view.pod.namespace.clone()).unwrap_or_default(),
+            name: view.as_ref().map(|view| view.pod.name.clone()).unwrap_or_default(),
+            container_id: id.map(|own| own.id.clone()).unwrap_or_default(),
+            container_name: container.to_owned(),
+            uid: uid.to_owned(),
+        }
     }
 
     /// The status of every pod, by namespace and name.

@@ -14,7 +14,7 @@ use nodewarden_config::Enforcement;
 use nodewarden_devices::pod_resources::{self, AllocatableDevices, MemoryBlock, PodDevices, PodResources};
 use nodewarden_devices::{DeviceEvent, DeviceTasks, Devices, Enforcer, EventSink, Guards};
 use nodewarden_machine::unix_socket::Socket;
-use nodewarden_model::{Detail, HookState, PodRef};
+use nodewarden_model::{Detail, HookState};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_resource_managers::{Owner, ResourceManagers};
 use nodewarden_storage::journal::Journal;
@@ -127,15 +127,7 @@ fn record_events(
             journal.append(Timestamp::now(), "", None, detail);
         }
         DeviceEvent::Container { uid, container, reason, message } => {
-            let view = pods.pods().into_iter().find(|view| view.pod.uid == uid);
-            let id = view.as_ref().and_then(|view| view.containers.iter().find(|own| own.name == container));
-            let pod = PodRef {
-                namespace: view.as_ref().map(|view| view.pod.namespace.clone()).unwrap_or_default(),
-                name: view.as_ref().map(|view| view.pod.name.clone()).unwrap_or_default(),
-                container_id: id.map(|own| own.id.clone()).unwrap_or_default(),
-                container_name: container,
-                uid: uid.clone(),
-            };
+            let pod = pods.container_ref(&uid, &container);
             tracing::info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), "{reason}: {message}");
             let detail = Detail::Pod { reason: reason.to_owned(), message };
             journal.append(Timestamp::now(), "", Some(pod), detail);

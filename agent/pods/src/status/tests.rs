@@ -59,3 +59,15 @@ fn pods_that_wait_are_shown_and_have_no_other_part() {
     cache.set_waiting(Vec::new());
     assert_eq!(cache.shown(), cache.pods());
 }
+
+#[test]
+fn an_event_of_a_container_names_what_is_known_of_it() {
+    let cache = PodStatusCache::default();
+    cache.set(view("a", PodPhase::Running));
+    let names = |uid: &str| {
+        let found = cache.container_ref(uid, "c");
+        [found.uid, found.namespace, found.name, found.container_id, found.container_name]
+    };
+    assert_eq!(names("a"), ["a", "default", "a", "", "c"], "the container has no id yet");
+    assert_eq!(names("gone"), ["gone", "", "", "", "c"]);
+}

@@ -19,8 +19,7 @@ use nodewarden_config::ExclusiveCpuBounds;
 use nodewarden_machine::cgroup::Controller;
 use nodewarden_machine::ebpf::{CpuReading, ExclusiveCpus, ExclusiveCpusError, Kernel, OwnerCgroup};
 use nodewarden_model::{
-    CpuOwner, CpuOwners, CpuUse, Detail, ExclusiveCpu, ExclusiveCpusView, HookState, PodRef, Topic,
-    TopicStatus,
+    CpuOwner, CpuOwners, CpuUse, Detail, ExclusiveCpu, ExclusiveCpusView, HookState, Topic, TopicStatus,
 };
 use nodewarden_observer::Observer;
 use nodewarden_pods::status::PodStatusCache;
@@ -268,15 +267,7 @@ impl Watcher {
         let owner = self.wanted.values().find(|owner| key_of(owner) == key);
         let cgroup = owner.map(|owner| owner.cgroup.clone()).unwrap_or_default();
         let (uid, container) = key;
-        let view = self.pods.get(&uid);
-        let id = view.as_ref().and_then(|view| view.containers.iter().find(|own| own.name == container));
-        let pod = PodRef {
-            namespace: view.as_ref().map(|view| view.pod.namespace.clone()).unwrap_or_default(),
-            name: view.as_ref().map(|view| view.pod.name.clone()).unwrap_or_default(),
-            container_id: id.map(|own| own.id.clone()).unwrap_or_default(),
-            container_name: container,
-            uid,
-        };
+        let pod = self.pods.container_ref(&uid, &container);
         info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), container = pod.container_name, "{message}");
         let detail = Detail::Pod { reason: "ExclusiveCpuDisturbed".into(), message };
         self.journal.append(Timestamp::now(), cgroup, Some(pod), detail);

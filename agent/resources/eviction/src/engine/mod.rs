@@ -13,6 +13,8 @@ mod disk;
 mod disk_view;
 mod fast;
 mod figures;
+#[cfg(test)]
+mod fixture;
 mod freed;
 mod limits;
 mod reclaim;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nodewarden_config::{Endpoint, EvictionTexts, parse_thresholds};
 use nodewarden_cri::Client;
 use nodewarden_gc::{Disk, FsError, Holds};
-use nodewarden_machine::cgroup::{Facts, Layout, MountFact, Version};
 use nodewarden_manifest::fixture;
 use nodewarden_model::{FsUse, GcSettings};
 use nodewarden_pods::paths::empty_dir;
@@ -21,6 +20,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::Pressure;
+use crate::engine::fixture::v2_layout;
 use crate::engine::{Deps, RestoredState, Subjects};
 use crate::gather::Subject;
 use crate::history::History;
@@ -118,13 +118,6 @@ async fn with_a_runtime_that_hangs_disks_are_judged_and_the_largest_pod_is_evict
     let collector = collector(dir.path(), &journal, runtime.clone(), available.clone());
     let hard = [("nodefs.available".to_owned(), "10%".to_owned())].into();
     let texts = EvictionTexts { hard, ..EvictionTexts::default() };
-    let mount = MountFact {
-        root: "/".to_owned(),
-        mount_point: PathBuf::from("/c"),
-        version: Version::V2,
-        controllers: ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"].map(str::to_owned).into(),
-        visible: true,
-    };
     let (evicting, mut evicted) = mpsc::unbounded_channel();
     let (pressure, mut pressed) = watch::channel(Pressure::default());
     let deps = Deps {
@@ -132,7 +125,7 @@ async fn with_a_runtime_that_hangs_disks_are_judged_and_the_largest_pod_is_evict
             thresholds: parse_thresholds(&texts, false).unwrap(),
             ..EvictionSettings::default()
         },
-        layout: Layout::decide(&Facts { mounts: vec![mount], ..Facts::default() }).unwrap(),
+        layout: v2_layout(),
         kubepods: "/nodewarden-test-none".to_owned(),
         subjects: Box::new(Two(dir.path().to_owned())),
         collector: Some(collector.clone()),

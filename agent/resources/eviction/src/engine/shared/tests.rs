@@ -1,14 +1,13 @@
 //! What is reported of thresholds that are met.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use nodewarden_config::{EvictionTexts, parse_thresholds};
-use nodewarden_machine::cgroup::{Facts, Layout, MountFact, Version};
 use nodewarden_storage::journal::{Journal, Limits};
 use tokio::sync::watch;
 
 use super::*;
+use crate::engine::fixture::v2_layout;
 use crate::engine::{Evict, KubeletPods, Subjects};
 use crate::gather::Subject;
 use crate::history::History;
@@ -42,16 +41,9 @@ impl KubeletPods for AKubelet {
 async fn events(acts: bool, beside: Option<Box<dyn KubeletPods>>, readings: &[&[&str]]) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), Limits::default()).unwrap();
-    let mount = MountFact {
-        root: "/".to_owned(),
-        mount_point: PathBuf::from("/c"),
-        version: Version::V2,
-        controllers: ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"].map(str::to_owned).into(),
-        visible: true,
-    };
     let deps = Deps {
         settings: EvictionSettings::default(),
-        layout: Layout::decide(&Facts { mounts: vec![mount], ..Facts::default() }).unwrap(),
+        layout: v2_layout(),
         kubepods: "/kubepods".to_owned(),
         subjects: Box::new(NoPods),
         collector: None,
