@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Programs};
 use crate::setup::{self, Purpose, SetupError};
 use xtask_common::layout::{Layout, Profile};
 
@@ -55,7 +55,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), BenchError> {
         setup::ensure(layout, Purpose::Conformance)?;
     }
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, Profile::Release, &["nodewarden", "nodewarden-tests"], args.json)?;
+    build::host_programs(layout, Profile::Release, Programs::Measured, args.json)?;
     let bench = layout.program(Profile::Release, "nodewarden-bench");
     let mut command = layout.command(&bench);
     command.arg(&args.name);

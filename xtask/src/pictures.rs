@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use thiserror::Error;
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Programs};
 use crate::setup::{self, Purpose, SetupError};
 use xtask_common::layout::{self, Layout, Profile};
 use xtask_common::process::{self, CommandError};
@@ -86,7 +86,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), PicturesError> {
         process::show(&mut cargo)?;
     }
     if page {
-        build::host_programs(layout, Profile::Dev, &["nodewarden", "nodewarden-tests"], false)?;
+        build::host_programs(layout, Profile::Dev, Programs::Tested, false)?;
         let mut stage = layout.command(layout.program(Profile::Dev, "nodewarden-stage"));
         stage.arg("--agent").arg(layout.program(Profile::Dev, "nodewarden"));
         stage.args(["pictures", "--folder", FOLDER]);

@@ -7,7 +7,7 @@ use std::{env, fs, io};
 
 use thiserror::Error;
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Programs};
 use crate::setup::{self, Purpose, SetupError};
 use xtask_common::layout::{self, Layout, Profile};
 
@@ -88,8 +88,8 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), RunError> {
     };
     setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, false)?;
-    let packages: &[&str] = if alone { &["nodewarden"] } else { &["nodewarden", "nodewarden-tests"] };
-    build::host_programs(layout, profile, packages, false)?;
+    let programs = if alone { Programs::Agent } else { Programs::Tested };
+    build::host_programs(layout, profile, programs, false)?;
     if alone { run_alone(layout, profile, args) } else { run_with_pods(layout, profile, args) }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Programs};
 use crate::setup::{self, Purpose, SetupError};
 use crate::vm;
 use nodewarden_vm::{KernelChoice, VmError};
@@ -151,7 +151,7 @@ pub enum SoakError {
 /// When it can't be built or started.
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
     if let What::Pressure(PressureArgs { vm: Some(kernel), rounds }) = &args.what {
-        vm::build(layout)?;
+        vm::build(layout, Programs::Measured)?;
         let limit = Duration::from_secs_f64(rounds.minutes.max(0.0) * 60.0);
         return Ok(nodewarden_vm::soak(layout, *kernel, &rounds.words(PRESSURE), limit)?);
     }
@@ -161,7 +161,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
     let purpose = if matches!(args.what, What::Cluster(_)) { Purpose::Cluster } else { Purpose::Bench };
     setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, Profile::Release, &["nodewarden", "nodewarden-tests"], false)?;
+    build::host_programs(layout, Profile::Release, Programs::Measured, false)?;
     let stage = layout.program(Profile::Release, "nodewarden-stage");
     let mut command = layout.command(&stage);
     command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden")).arg("soak");

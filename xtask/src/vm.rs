@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use nodewarden_vm::{Args, Needs, PROFILE, VmError};
 use xtask_common::layout::Layout;
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Programs};
 use crate::setup::{self, Purpose};
 
 /// Runs the command line of `cargo xtask vm`.
@@ -17,16 +17,16 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, VmError> {
         if needs == Needs::Cluster {
             setup::ensure(layout, Purpose::Cluster)?;
         }
-        Ok(build(layout)?)
+        Ok(build(layout, if needs == Needs::Bench { Programs::Measured } else { Programs::Tested })?)
     })
 }
 
-/// Builds what guests run.
+/// Builds `programs` for guests.
 ///
 /// # Errors
 /// When something for it can't be installed, or cargo fails.
-pub fn build(layout: &Layout) -> Result<(), BuildError> {
+pub fn build(layout: &Layout, programs: Programs) -> Result<(), BuildError> {
     setup::ensure(layout, Purpose::Build)?;
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, PROFILE, &["nodewarden", "nodewarden-tests"], false)
+    build::host_programs(layout, PROFILE, programs, false)
 }

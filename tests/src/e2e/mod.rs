@@ -83,6 +83,10 @@ struct Arguments {
     /// How many of the tests that do not disturb each other run at a time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// How many tests that fail are run a second time, alone and after all others; what passes then is named
+    /// at the end
+    #[arg(long, default_value_t = 0, conflicts_with = "json")]
+    second_attempts: usize,
     /// Only one part of the tests; together they are all
     #[arg(long, value_enum)]
     part: Option<Part>,
@@ -198,7 +202,8 @@ pub fn main() -> ExitCode {
         _ => None,
     };
     let (filters, json, jobs) = (arguments.filters, arguments.json, arguments.jobs);
-    run(&tests, &Options { agent, filters, exact: arguments.exact, json, patience, jobs, single })
+    let (exact, second_attempts) = (arguments.exact, arguments.second_attempts);
+    run(&tests, &Options { agent, filters, exact, json, patience, jobs, second_attempts, single })
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ fn tests(job: &Job, programs: &Path) -> Result<i32, GuestError> {
     let mut command = command(programs, programs.join("bin/nodewarden-e2e"));
     command.arg("--agent").arg(&agent);
     command.args(["--patience", &job.patience.to_string()]).args(&job.filters);
+    command.args(["--second-attempts", &job.second_attempts.to_string()]);
     command.stdout(port()?).stderr(port()?);
     let status = complete(&mut command)?;
     if job.features {

@@ -1,6 +1,7 @@
 //! The test harness. Each test runs in a process of its own, so a time-out, a panic or a crash of one test
 //! does not affect the others, and what it left behind is found by name.
 
+mod attempts;
 mod capability;
 mod context;
 mod failure;

@@ -16,6 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Test;
+use super::attempts::{Attempts, FIRST};
 use super::runner::Options;
 
 /// How often the runners are looked at.
@@ -69,13 +70,15 @@ struct Running<'a> {
 
 /// Runs `tests`, `jobs` at a time and those that may take longest first, and prints what each runner printed
 /// once it has ended. When `interrupted` is set, the runners are interrupted too and no further one is begun.
-pub fn run(
-    tests: &[&Test],
+/// A test that fails and has a second attempt is in no count yet.
+pub fn run<'a>(
+    tests: &[&'a Test],
     jobs: usize,
     options: &Options,
     own: &Path,
     files: &Path,
     interrupted: &AtomicBool,
+    attempts: &mut Attempts<'a>,
 ) -> Counts {
     let mut waiting = tests.to_vec();
     waiting.sort_by_key(|test| std::cmp::Reverse(test.timeout_seconds));
@@ -105,7 +108,7 @@ pub fn run(
         // What cannot be waited for has ended as well.
         let (ended, going) = running.into_iter().partition(|one| !is_running(one.child.id()));
         running = going;
-        ended.into_iter().for_each(|one| counts.add(finish(one)));
+        ended.into_iter().for_each(|one| counts.add(finish(one, attempts)));
         std::thread::sleep(GLANCE);
     }
 }
@@ -136,22 +139,28 @@ fn is_running(pid: u32) -> bool {
 }
 
 /// Prints what the runner printed, without its closing line, which is returned.
-fn finish(mut one: Running) -> Counts {
+fn finish<'a>(mut one: Running<'a>, attempts: &mut Attempts<'a>) -> Counts {
     let status = one.child.wait();
     let text = std::fs::read(&one.output).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let mut lines = text.lines().collect::<Vec<_>>();
-    match lines.last().and_then(|line| line.parse().ok()) {
-        Some(counts) => {
-            lines.pop();
-            lines.iter().for_each(|line| println!("{line}"));
-            counts
-        }
-        None => {
-            lines.iter().for_each(|line| println!("{line}"));
-            no_end(one.test, &format!("its runner ended with {status:?}"))
+    let Some(counts) = lines.last().and_then(|line| line.parse::<Counts>().ok()) else {
+        lines.iter().for_each(|line| println!("{line}"));
+        return no_end(one.test, &format!("its runner ended with {status:?}"));
+    };
+    lines.pop();
+    let failed = format!("test {} ... FAILED", one.test.name);
+    let failed = lines.iter().position(|line| line.starts_with(&failed));
+    let why = failed.and_then(|at| lines.get(at + 1)).copied().unwrap_or_default();
+    let first = failed.filter(|_| attempts.take(one.test, why));
+    for (at, line) in lines.iter().enumerate() {
+        match Some(at) == first {
+            true => println!("{}", line.replacen("FAILED", FIRST, 1)),
+            false => println!("{line}"),
         }
     }
+    // What the test has left behind is a failure of its own.
+    Counts { failed: counts.failed - usize::from(first.is_some()), ..counts }
 }
 
 fn no_end(test: &Test, why: &str) -> Counts {
@@ -184,11 +193,13 @@ mod tests {
             json: false,
             patience: 1,
             jobs: 2,
+            second_attempts: 0,
             single: None,
         };
-        let counts = run(&[&test, &test], 2, &options, own, &temp, &AtomicBool::new(false));
+        let none = &mut Attempts::default();
+        let counts = run(&[&test, &test], 2, &options, own, &temp, &AtomicBool::new(false), none);
         assert_eq!(counts, Counts { failed: 2, ..Counts::default() });
-        let counts = run(&[&test], 2, &options, Path::new("/no/such"), &temp, &AtomicBool::new(true));
+        let counts = run(&[&test], 2, &options, Path::new("/no/such"), &temp, &AtomicBool::new(true), none);
         assert_eq!(counts, Counts::default(), "none is begun after an interrupt");
     }
 }

@@ -11,6 +11,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, s
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::attempts::{Attempts, FIRST};
 use super::parallel::Counts;
 use super::{Beside, Context, Failure, Sweep, Test, parallel};
 use crate::fixture::{Containerd, Layout, die_with_parent};
@@ -30,6 +31,8 @@ pub struct Options {
     pub patience: u32,
     /// How many of the tests that may run beside others do so at a time.
     pub jobs: usize,
+    /// How many tests that fail are run a second time, alone and after all others.
+    pub second_attempts: usize,
     /// Set in the process that runs a single test: its name, the runner's pid, and the file for its outcome.
     pub single: Option<(String, u32, PathBuf)>,
 }
@@ -41,6 +44,19 @@ enum Outcome {
     Ok,
     Failed(String),
     Skipped(String),
+}
+
+impl Outcome {
+    /// One test that ended so.
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        match self {
+            Self::Ok => counts.passed = 1,
+            Self::Failed(_) => counts.failed = 1,
+            Self::Skipped(_) => counts.skipped = 1,
+        }
+        counts
+    }
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -83,27 +99,40 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
     };
     let [alone, few, together] = [Beside::None, Beside::Few, Beside::Some].map(of);
     let mut counts = Counts::default();
+    let mut attempts = Attempts::new(options.second_attempts);
+    let run_one = |test: &Test| match missing(test, &layout) {
+        Some(reason) => (Outcome::Skipped(reason), String::new()),
+        None => spawn_and_wait(test, options, &own, &files, &sweep),
+    };
     for test in alone {
         if INTERRUPTED.load(Ordering::SeqCst) {
             break;
         }
         let begun = Instant::now();
-        let (outcome, output) = match missing(test, &layout) {
-            Some(reason) => (Outcome::Skipped(reason), String::new()),
-            None => spawn_and_wait(test, options, &own, &files, &sweep),
-        };
-        match outcome {
-            Outcome::Ok => counts.passed += 1,
-            Outcome::Failed(_) => counts.failed += 1,
-            Outcome::Skipped(_) => counts.skipped += 1,
+        let (outcome, output) = run_one(test);
+        if let Outcome::Failed(why) = &outcome
+            && attempts.take(test, why)
+        {
+            report_first(test.name, why, &output, begun.elapsed());
+            continue;
         }
+        counts.add(outcome.counts());
         report(test.name, &outcome, &output, begun.elapsed(), options.json);
     }
     for (tests, jobs) in [(few, jobs.min(FEW)), (together, jobs)] {
         if !tests.is_empty() && !options.json {
             println!("from here on: {jobs} tests at a time");
         }
-        counts.add(parallel::run(&tests, jobs, options, &own, &files, &INTERRUPTED));
+        counts.add(parallel::run(&tests, jobs, options, &own, &files, &INTERRUPTED, &mut attempts));
+    }
+    for due in attempts.due() {
+        let begun = Instant::now();
+        let (outcome, output) = run_one(due.test);
+        counts.add(outcome.counts());
+        report(due.test.name, &outcome, &output, begun.elapsed(), options.json);
+        if outcome == Outcome::Ok {
+            println!("second attempt: {}: {}", due.test.name, due.why);
+        }
     }
     drop(std::fs::remove_dir_all(&files));
 
@@ -260,6 +289,12 @@ fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: boo
             }
         }
     }
+}
+
+/// Prints a first attempt, which counts only if the second one fails too.
+fn report_first(name: &str, why: &str, output: &str, took: Duration) {
+    println!("test {name} ... {FIRST} ({:.1} s)", took.as_secs_f64());
+    why.lines().chain(output.lines()).for_each(|line| println!("    {line}"));
 }
 
 /// The lines with the prefix [`REPORTED`], without it.

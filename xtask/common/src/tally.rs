@@ -19,12 +19,16 @@ pub struct Counts {
 pub struct Tally {
     /// The counts so far.
     pub counts: Counts,
-    /// What failed.
+    /// What failed, with the first line of why if the runner shows it.
     pub failed: Vec<String>,
+    /// What passed only at its second attempt, and why the first one failed.
+    pub second_attempts: Vec<String>,
     /// What was skipped, with the reason.
     pub skipped: Vec<(String, String)>,
     /// How many closing lines there were: a runner without one did not come to its end.
     pub endings: usize,
+    /// Whether the line before was that of a failed test: the reason may follow.
+    reason_follows: bool,
 }
 
 /// What one line of a runner says.
@@ -32,6 +36,7 @@ pub struct Tally {
 enum Line<'a> {
     Failed(&'a str),
     Skipped(&'a str, &'a str),
+    SecondAttempt(&'a str),
     End(Counts),
     Other,
 }
@@ -39,8 +44,18 @@ enum Line<'a> {
 impl Tally {
     /// Takes in one line of libtest or of nodewarden-e2e.
     pub fn line(&mut self, line: &str) {
+        let follows = std::mem::take(&mut self.reason_follows);
+        let reason = line.strip_prefix("    ").filter(|_| follows);
+        if let (Some(reason), Some(failed)) = (reason, self.failed.last_mut()) {
+            *failed = format!("{failed}: {}", reason.trim());
+            return;
+        }
         match parse(line) {
-            Line::Failed(name) => self.failed.push(name.to_owned()),
+            Line::Failed(name) => {
+                self.failed.push(name.to_owned());
+                self.reason_follows = true;
+            }
+            Line::SecondAttempt(text) => self.second_attempts.push(text.to_owned()),
             Line::Skipped(name, reason) => self.skipped.push((name.to_owned(), reason.to_owned())),
             Line::End(counts) => {
                 self.endings += 1;
@@ -72,6 +87,7 @@ impl Tally {
         self.counts = self.counts.plus(other.counts);
         self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
+        self.second_attempts.extend(other.second_attempts);
         self.endings += other.endings;
     }
 
@@ -85,6 +101,9 @@ impl Tally {
         let mut text = String::new();
         for (name, reason) in &self.skipped {
             text.push_str(&format!("skipped: {name}: {reason}\n"));
+        }
+        for first in &self.second_attempts {
+            text.push_str(&format!("passed at its second attempt: {first}\n"));
         }
         for name in &self.failed {
             text.push_str(&format!("FAILED: {name}\n"));
@@ -111,6 +130,9 @@ impl Counts {
 fn parse(line: &str) -> Line<'_> {
     if let Some(counts) = closing(line) {
         return Line::End(counts);
+    }
+    if let Some(text) = line.strip_prefix("second attempt: ") {
+        return Line::SecondAttempt(text);
     }
     let Some((name, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) else {
         return Line::Other;
@@ -164,6 +186,8 @@ mod tests {
             ("e2e: 12 passed, 0 failed, 3 skipped", Line::End(counts(12, 0, 3))),
             ("e2e: starting the agent, please wait", Line::Other),
             ("test result: gone", Line::Other),
+            ("test b ... failed at its first attempt (3.0 s)", Line::Other),
+            ("second attempt: b: too slow", Line::SecondAttempt("b: too slow")),
             ("running 4 tests", Line::Other),
             ("", Line::Other),
         ] {
@@ -188,6 +212,29 @@ mod tests {
         assert_eq!((all.counts, all.endings), (counts(6, 1, 1), 2));
         assert_eq!(all.summary(), "skipped: b: no root\nFAILED: a\n6 passed, 1 failed, 1 skipped\n");
         assert!(!all.is_good());
+    }
+
+    #[test]
+    fn why_a_test_failed_is_on_the_line_below_it() {
+        let mut tally = Tally::default();
+        for line in [
+            "test a ... FAILED (1.0 s)",
+            "    no answer within 5 s",
+            "    --- agent.log ---",
+            "test b ... FAILED (1.0 s)",
+            "test c ... ok (1.0 s)",
+            "    12 requests",
+            "test d ... failed at its first attempt (2.0 s)",
+            "    too slow",
+            "test d ... ok (1.0 s)",
+            "second attempt: d: too slow",
+            "e2e: 2 passed, 2 failed, 0 skipped",
+        ] {
+            tally.line(line);
+        }
+        let expected = "passed at its second attempt: d: too slow\nFAILED: a: no answer within 5 s\n\
+            FAILED: b\n2 passed, 2 failed, 0 skipped\n";
+        assert_eq!(tally.summary(), expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use super::clock::Clock;
 use super::{TestError, e2e};
-use crate::build;
+use crate::build::{self, Programs};
 use crate::setup::kubernetes::Set;
 use crate::setup::{self, Purpose};
 use xtask_common::layout::{self, Layout, Profile};
@@ -45,7 +45,7 @@ pub fn run(
     clock.ended("setup");
     let profile = Profile::of(!quick);
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
+    build::host_programs(layout, profile, Programs::Tested, false)?;
     clock.ended("programs");
     let arguments = [filter.unwrap_or(PREFIX)];
     // A kubelet uses fixed paths of the machine.
@@ -67,7 +67,8 @@ pub fn run_second_part(
     clock: &mut Clock,
     tally: &mut Tally,
 ) -> Result<(), TestError> {
-    with_control_plane(layout, profile, &["--part", "second"], JOBS_OF_BOTH, None, false, tally)?;
+    let arguments = ["--part", "second", "--second-attempts", e2e::SECOND_ATTEMPTS];
+    with_control_plane(layout, profile, &arguments, JOBS_OF_BOTH, None, false, tally)?;
     clock.ended("end-to-end tests beside each other and in a cluster");
     Ok(())
 }

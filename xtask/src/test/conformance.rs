@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::{TestError, cluster};
-use crate::build;
+use crate::build::{self, Programs};
 use crate::setup::{self, Purpose};
 use xtask_common::layout::{self, Layout, Profile};
 use xtask_common::process;
@@ -43,7 +43,7 @@ pub fn run(layout: &Layout, run: &Run<'_>, clock: &mut Clock, tally: &mut Tally)
         build::kernel_programs(layout, true)?;
     }
     let profile = Profile::of(!run.quick);
-    build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
+    build::host_programs(layout, profile, Programs::Tested, false)?;
     clock.ended("programs");
     let mut command = layout.command(layout.program(profile, "nodewarden-stage"));
     command.arg("--agent").arg(layout.program(profile, "nodewarden")).arg("conformance");

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::TestError;
 use super::clock::Clock;
-use crate::build;
+use crate::build::{self, Programs};
 use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
 use xtask_common::process;
 use xtask_common::tally::{Counts, Tally};
@@ -14,8 +14,8 @@ use xtask_common::tally::{Counts, Tally};
 /// otherwise: with four, two CPUs were measured to be 70 % busy.
 const JOBS: usize = 4;
 
-/// What has the programs that are tested, and the tests.
-const PACKAGES: [&str; 2] = ["nodewarden", "nodewarden-tests"];
+/// How many tests that fail are run a second time, in each of the two parts of a whole run.
+pub const SECOND_ATTEMPTS: &str = "3";
 
 /// Builds the agent and its end-to-end tests and runs them; quick ones test the development build. `before`
 /// is called before the first test.
@@ -37,14 +37,14 @@ pub fn run(
         return Ok(());
     }
     let profile = Profile::of(!quick);
-    build::host_programs(layout, profile, &PACKAGES, false)?;
+    build::host_programs(layout, profile, Programs::Tested, false)?;
     before();
     clock.ended("programs");
     let mut command = command(layout, profile);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
     if filter.is_none() {
         // The others run in `cluster::run_second_part`.
-        command.args(["--part", "first"]);
+        command.args(["--part", "first", "--second-attempts", SECOND_ATTEMPTS]);
     }
     count(&mut command, filter.is_some(), tally)
 }
@@ -56,7 +56,7 @@ pub fn build_ahead(layout: &Layout) {
     thread::spawn(move || {
         // Refused: then the tests that run meanwhile share the CPUs with it.
         drop(process::take_idle_time());
-        drop(build::host_programs(&layout, Profile::Release, &PACKAGES, true));
+        drop(build::host_programs(&layout, Profile::Release, Programs::Tested, true));
     });
 }
 

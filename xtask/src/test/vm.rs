@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use super::TestError;
 use super::clock::Clock;
+use crate::build::Programs;
 use crate::vm;
 use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
@@ -41,7 +42,7 @@ impl Fetching {
 /// # Errors
 /// When the programs can't be built, or guests not be booted for a fault of ours.
 pub fn run(layout: &Layout, filter: Option<&str>, clock: &mut Clock) -> Result<Tally, TestError> {
-    vm::build(layout)?;
+    vm::build(layout, Programs::Tested)?;
     clock.ended("programs of the virtual machines");
     println!("running the end-to-end tests in virtual machines");
     Ok(nodewarden_vm::everything(layout, filter)?)

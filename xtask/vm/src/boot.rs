@@ -35,6 +35,8 @@ pub struct Order {
     pub filters: Vec<String>,
     /// For the tests and benches: the factor on every time-out.
     pub patience: u32,
+    /// For the tests: how many that fail are run a second time.
+    pub second_attempts: u32,
     /// Whether to ask what each feature does.
     pub features: bool,
     /// What is broken on purpose.
@@ -64,6 +66,7 @@ impl Order {
             task: Task::Noop,
             filters: Vec::new(),
             patience: 1,
+            second_attempts: 0,
             features: false,
             fault: Fault::None,
             agent: None,
@@ -117,6 +120,7 @@ pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, 
         task: order.task,
         filters: order.filters.clone(),
         patience: order.patience,
+        second_attempts: order.second_attempts,
         features: order.features,
         fault: order.fault,
     };

@@ -62,6 +62,7 @@ fn boot_plan(site: &Site) -> Result<BootPlan, VmError> {
         task: Task::Node,
         filters: Vec::new(),
         patience: PATIENCE,
+        second_attempts: 0,
         features: false,
         fault: Fault::None,
     };

@@ -166,6 +166,8 @@ const INTERRUPTED: u8 = 130;
 pub enum Needs {
     /// What guests run.
     Guests,
+    /// The same, with programs that measure.
+    Bench,
     /// That, and a Kubernetes control plane.
     Cluster,
 }
@@ -181,6 +183,7 @@ pub type Build<'a> = &'a dyn Fn(Needs) -> Result<(), BoxedError>;
 pub fn run(layout: &Layout, args: &Args, build: Build) -> Result<ExitCode, VmError> {
     let needs = match args.command {
         Command::Cluster(_) => Needs::Cluster,
+        Command::Bench(_) => Needs::Bench,
         _ => Needs::Guests,
     };
     match run_command(layout, &args.command, &|| build(needs).map_err(VmError::Build)) {
@@ -289,6 +292,7 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
         with_systemd: tests(SYSTEMD_TESTS),
         with_runtime: filter.map_or(RUNTIME_TESTS, |_| &[]).iter().map(|&name| name.to_owned()).collect(),
         features: filter.is_none(),
+        second_attempts: u32::from(filter.is_none()),
         ..Suite::of(pace)
     };
     tally.add(suite.run(&site)?);

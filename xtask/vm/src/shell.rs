@@ -19,6 +19,7 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         task: Task::Shell,
         filters: Vec::new(),
         patience: 1,
+        second_attempts: 0,
         features: false,
         fault: Fault::None,
     };

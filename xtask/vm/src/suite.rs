@@ -41,6 +41,8 @@ pub struct Suite {
     pub with_runtime: Vec<String>,
     /// Factor on every time-out of the tests.
     pub patience: u32,
+    /// How many tests that fail are run a second time, in each guest.
+    pub second_attempts: u32,
     /// How many guests run at a time.
     pub jobs: usize,
     /// Whether to ask what each feature does on each kernel.
@@ -59,6 +61,7 @@ impl Suite {
             with_systemd: Vec::new(),
             with_runtime: Vec::new(),
             patience: pace.patience,
+            second_attempts: 0,
             jobs: pace.jobs,
             features: true,
             write_table: false,
@@ -115,6 +118,7 @@ impl Suite {
             task: Task::Test,
             filters: filters.to_vec(),
             patience: self.patience,
+            second_attempts: self.second_attempts,
             features: self.features,
             agent: self.agent.clone(),
             limit: LIMIT,

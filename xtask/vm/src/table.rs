@@ -57,11 +57,12 @@ pub fn merged(rows: &[Row]) -> Tally {
     let mut merged = Tally::default();
     let mut skipped: Vec<(Vec<String>, &str, &str)> = Vec::new();
     for row in rows {
-        merged.add(Tally {
-            failed: row.tally.failed.iter().map(|name| format!("{}: {name}", row.guest)).collect(),
-            skipped: Vec::new(),
-            ..row.tally.clone()
-        });
+        let of_guest = |lines: &[String]| lines.iter().map(|line| format!("{}: {line}", row.guest)).collect();
+        let mut of_row = row.tally.clone();
+        of_row.failed = of_guest(&of_row.failed);
+        of_row.second_attempts = of_guest(&of_row.second_attempts);
+        of_row.skipped.clear();
+        merged.add(of_row);
         for (name, reason) in &row.tally.skipped {
             match skipped.iter_mut().find(|known| (known.1, known.2) == (name, reason)) {
                 Some(known) => known.0.push(row.guest.to_string()),

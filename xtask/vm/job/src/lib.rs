@@ -40,6 +40,8 @@ pub struct Job {
     pub filters: Vec<String>,
     /// For tests and benches: the factor on every time-out.
     pub patience: u32,
+    /// For the tests: how many that fail are run a second time.
+    pub second_attempts: u32,
     /// Whether to report what each feature does on this kernel when the tests are done.
     pub features: bool,
     /// What is broken on purpose.
@@ -186,6 +188,7 @@ mod tests {
             task: Task::Test,
             filters: vec!["oom".into()],
             patience: 5,
+            second_attempts: 1,
             features: true,
             fault: Fault::None,
         };
