@@ -43,7 +43,7 @@ const OP_WRITE: u32 = 1;
 /// Kernel id of the cgroup that a request is for, in the io controller's hierarchy:
 /// request->bio->bi_blkg->blkcg->css. `None` if the kernel has not set one of these pointers.
 #[inline(always)]
-fn cgroup_id(request: Ptr) -> Option<u64> {
+pub fn cgroup_id(request: Ptr) -> Option<u64> {
     let bio: Ptr = probe(request, get(&OFF_RQ_BIO))?;
     let blkg: Ptr = probe(bio, get(&OFF_BIO_BLKG))?;
     let blkcg: Ptr = probe(blkg, get(&OFF_BLKG_BLKCG))?;

@@ -20,6 +20,7 @@ mod exclusive_cpus;
 mod globals;
 mod limit_writes;
 mod maps;
+mod neighbours;
 mod network;
 mod oom;
 mod process;

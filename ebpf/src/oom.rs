@@ -33,6 +33,8 @@ globals! {
     /// mem_cgroup (its css is its first field)
     OFF_MEMCG_USAGE: u32 = 0;
     OFF_MEMCG_MAX: u32 = 0;
+    /// The same, `memory.high`, where it counts as a limit too.
+    OFF_MEMCG_HIGH: u32 = 0;
     /// Begin and end addresses of mem_cgroup_out_of_memory and __oom_kill_process; 0 if not known.
     SYM_MEMCG_OOM: u64 = 0;
     SYM_MEMCG_OOM_END: u64 = 0;
@@ -137,8 +139,33 @@ fn within(address: u64, begin: u64, end: u64) -> u64 {
 /// limit was reached.
 #[inline(always)]
 fn limit(victim: Ptr) -> (u64, u64) {
+    let best = tightest(victim, get(&OFF_MEMCG_MAX));
+    (cgroup_of(&best), best.limit)
+}
+
+/// Kernel id of the cgroup, at or above the task's, that has the least room left below its `memory.max` or
+/// `memory.high`; 0 if none has such a limit. A task that reclaims in a cgroup's name does so for this one:
+/// it is over its `memory.high`, or has less room than the pages that were asked for.
+#[inline(always)]
+pub fn reclaiming_for(task: Ptr) -> u64 {
+    cgroup_of(&tightest(task, get(&OFF_MEMCG_HIGH)))
+}
+
+/// Kernel id of the cgroup of a level; 0 for none.
+#[inline(always)]
+fn cgroup_of(level: &Level) -> u64 {
+    // Without a level these are reads of address 0, which give 0.
+    let cgroup: u64 = probe_or_zero(level.css as Ptr, get(&OFF_CSS_CGROUP));
+    let node: u64 = probe_or_zero(cgroup as Ptr, get(&OFF_CGROUP_KN));
+    probe_or_zero(node as Ptr, get(&OFF_KN_ID))
+}
+
+/// The level, at or above the task's cgroup, with the least room below its `memory.max` and below the limit
+/// at the offset `second` of mem_cgroup, which may be the same.
+#[inline(always)]
+fn tightest(task: Ptr, second: u32) -> Level {
     let mut best = Level { css: 0, room: i64::MAX as u64, limit: 0 };
-    let mut css = memcg(victim).unwrap_or(core::ptr::null());
+    let mut css = memcg(task).unwrap_or(core::ptr::null());
     for _ in 0..LEVELS {
         if css.is_null() {
             break;
@@ -146,12 +173,13 @@ fn limit(victim: Ptr) -> (u64, u64) {
         let usage: u64 = probe_or_zero(css, get(&OFF_MEMCG_USAGE));
         let limit: u64 = probe(css, get(&OFF_MEMCG_MAX)).unwrap_or(NO_LIMIT);
         best.tighten(css as u64, usage, limit);
+        if second != get(&OFF_MEMCG_MAX) {
+            let limit: u64 = probe(css, second).unwrap_or(NO_LIMIT);
+            best.tighten(css as u64, usage, limit);
+        }
         css = probe_or_zero(css, get(&OFF_CSS_PARENT)) as Ptr;
     }
-    // Without a level these are reads of address 0, which give 0.
-    let cgroup: u64 = probe_or_zero(best.css as Ptr, get(&OFF_CSS_CGROUP));
-    let node: u64 = probe_or_zero(cgroup as Ptr, get(&OFF_CGROUP_KN));
-    (probe_or_zero(node as Ptr, get(&OFF_KN_ID)), best.limit)
+    best
 }
 
 /// A level of the hierarchy that has a limit.

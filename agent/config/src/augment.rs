@@ -30,6 +30,9 @@ pub struct AugmentSettings {
     /// `devices`: accesses of pods to devices of device plugins that they were not given, and devices that
     /// they lose.
     pub devices: Enforcement,
+    /// `neighbours`: whom containers wait for is counted: a CPU, memory or a disk. Never `Enforce`: nothing
+    /// is done about it.
+    pub neighbours: Enforcement,
     /// `podResourcesSocket`: where the kubelet says which container has which devices.
     pub pod_resources_socket: PathBuf,
     /// `devicePluginDirectory`: where the kubelet keeps what plugins have answered.
@@ -69,6 +72,7 @@ impl AugmentSettings {
             cpu_burst: feature,
             eviction: feature,
             devices: feature,
+            neighbours: feature,
             pod_resources_socket: "/var/lib/kubelet/pod-resources/kubelet.sock".into(),
             device_plugin_directory: "/var/lib/kubelet/device-plugins".into(),
             host_root: "/".into(),
@@ -86,7 +90,7 @@ impl AugmentSettings {
     }
 
     /// Each feature's key and setting.
-    pub fn features(&self) -> [(&'static str, Enforcement); 7] {
+    pub fn features(&self) -> [(&'static str, Enforcement); 8] {
         [
             ("events", self.events),
             ("protection", self.protection),
@@ -95,6 +99,7 @@ impl AugmentSettings {
             ("cpuBurst", self.cpu_burst),
             ("eviction", self.eviction),
             ("devices", self.devices),
+            ("neighbours", self.neighbours),
         ]
     }
 }
@@ -118,6 +123,7 @@ pub fn take(map: Mapping, mode: Mode, reading: &mut Reading) -> AugmentSettings 
         cpu_burst: feature(&mut f, "cpuBurst", mode, default.cpu_burst),
         eviction: feature(&mut f, "eviction", mode, default.eviction),
         devices: feature(&mut f, "devices", mode, default.devices),
+        neighbours: watched(&mut f, "neighbours", mode, default.neighbours),
         pod_resources_socket: path(&mut f, "podResourcesSocket").unwrap_or(default.pod_resources_socket),
         device_plugin_directory: path(&mut f, "devicePluginDirectory")
             .unwrap_or(default.device_plugin_directory),
@@ -143,7 +149,22 @@ pub fn take(map: Mapping, mode: Mode, reading: &mut Reading) -> AugmentSettings 
 }
 
 fn feature(f: &mut Fields<'_>, key: &'static str, mode: Mode, default: Enforcement) -> Enforcement {
-    let found = f.choice(key, &["Off", "Audit", "Enforce"], false).unwrap_or(default);
+    of_mode(f, key, &["Off", "Audit", "Enforce"], mode, default)
+}
+
+/// A feature that only shows something.
+fn watched(f: &mut Fields<'_>, key: &'static str, mode: Mode, default: Enforcement) -> Enforcement {
+    of_mode(f, key, &["Off", "Audit"], mode, default)
+}
+
+fn of_mode(
+    f: &mut Fields<'_>,
+    key: &'static str,
+    names: &'static [&'static str],
+    mode: Mode,
+    default: Enforcement,
+) -> Enforcement {
+    let found = f.choice(key, names, false).unwrap_or(default);
     if mode != Mode::Augment && found != Enforcement::Off {
         f.refuse(key, found.name(), &format!("Off, because the mode is {}", mode.name()));
         return Enforcement::Off;
@@ -213,9 +234,9 @@ mod tests {
     #[test]
     fn features_are_audited_in_mode_augment_and_off_in_others() {
         let all = |mode| read(mode, "{}").0.features().map(|(_, feature)| feature);
-        assert_eq!(all(Mode::Augment), [Enforcement::Audit; 7]);
-        assert_eq!(all(Mode::Observe), [Enforcement::Off; 7]);
-        assert_eq!(all(Mode::Manage), [Enforcement::Off; 7]);
+        assert_eq!(all(Mode::Augment), [Enforcement::Audit; 8]);
+        assert_eq!(all(Mode::Observe), [Enforcement::Off; 8]);
+        assert_eq!(all(Mode::Manage), [Enforcement::Off; 8]);
     }
 
     #[test]
@@ -223,7 +244,7 @@ mod tests {
         let (settings, problems) = read(
             Mode::Augment,
             "{events: Enforce, protection: Off, memoryHigh: Enforce, cpuIdle: Enforce, cpuBurst: Off, \
-             eviction: Enforce, devices: Enforce, podResourcesSocket: /k/p.sock, devicePluginDirectory: /k/d, \
+             eviction: Enforce, devices: Enforce, neighbours: Off, podResourcesSocket: /k/p.sock, devicePluginDirectory: /k/d, \
              hostRoot: /host, evictionMargin: 1Mi, kubeletConfig: /host/kubelet.yaml, periodMilliseconds: 200, protectedUnits: [sshd.service, /test/daemon], protectedMemory: 1Mi, \
              protectedOomScoreAdj: -500, memoryDistance: 1Gi, cpuBurstPercent: 20}",
         );
@@ -236,6 +257,7 @@ mod tests {
             cpu_burst: Enforcement::Off,
             eviction: Enforcement::Enforce,
             devices: Enforcement::Enforce,
+            neighbours: Enforcement::Off,
             pod_resources_socket: "/k/p.sock".into(),
             device_plugin_directory: "/k/d".into(),
             host_root: "/host".into(),
@@ -279,6 +301,7 @@ mod tests {
             (Mode::Augment, "{protectedOomScoreAdj: 1}", "nodewarden.augment.protectedOomScoreAdj"),
             (Mode::Augment, "{cpuBurstPercent: 101}", "nodewarden.augment.cpuBurstPercent"),
             (Mode::Augment, "{periodMilliseconds: 99}", "nodewarden.augment.periodMilliseconds"),
+            (Mode::Augment, "{neighbours: Enforce}", "augment.neighbours: Enforce: expected Off or Audit"),
             (
                 Mode::Augment,
                 "{kubeletConfig: config.yaml}",

@@ -11,6 +11,8 @@ pub struct Problem {
     pub file: Option<PathBuf>,
     /// Path of the field (`nodewarden.journal.files`) or the flag (`--socket`).
     pub field: String,
+    /// Whether `field` is a flag, which is in no file.
+    pub is_flag: bool,
     /// The value; empty if it is missing.
     pub value: String,
     /// Description of valid values.
@@ -18,9 +20,20 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of a flag, or of a field when there is only one file.
+    /// A problem of a field, of the only file if there are not several.
     pub fn new(field: &str, value: &str, expected: &str) -> Self {
-        Self { file: None, field: field.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
+        Self {
+            file: None,
+            field: field.to_owned(),
+            is_flag: false,
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// A problem of a flag.
+    pub fn of_flag(flag: &str, value: &str, expected: &str) -> Self {
+        Self { is_flag: true, ..Self::new(flag, value, expected) }
     }
 }
 

@@ -33,11 +33,13 @@ impl<'p> Fields<'p> {
         Self { prefix: prefix.to_owned(), map, known: Vec::new(), flags, reading }
     }
 
+    /// The flag that sets `key`, if one does.
+    fn flag_of(&self, key: &str) -> Option<&'static str> {
+        self.flags.iter().find(|(of, _)| *of == key).map(|(_, flag)| *flag)
+    }
+
     fn field(&self, key: &str) -> String {
-        if let Some((_, flag)) = self.flags.iter().find(|(k, _)| *k == key) {
-            return (*flag).to_owned();
-        }
-        join(&self.prefix, key)
+        self.flag_of(key).map_or_else(|| join(&self.prefix, key), str::to_owned)
     }
 
     /// The raw value; `None` if it is absent or null. `expected` describes valid values beyond the shape.
@@ -55,8 +57,11 @@ impl<'p> Fields<'p> {
 
     /// Records that the value of `key` is invalid.
     pub fn refuse(&mut self, key: &str, value: &str, expected: &str) {
-        let field = self.field(key);
-        self.reading.problems.push(Problem::new(&field, value, expected));
+        let problem = match self.flag_of(key) {
+            Some(flag) => Problem::of_flag(flag, value, expected),
+            None => Problem::new(&join(&self.prefix, key), value, expected),
+        };
+        self.reading.problems.push(problem);
     }
 
     /// Whether a problem of `key` was already recorded.

@@ -110,7 +110,7 @@ fn cause(error: ConfigError) -> String {
 /// Sets the file of each problem that has none yet; problems of flags have no file.
 fn name_files(problems: &mut [Problem], layers: &Layers) {
     for problem in problems {
-        if problem.file.is_none() && !problem.field.starts_with("--") {
+        if problem.file.is_none() && !problem.is_flag {
             problem.file = layers.file_of(&problem.field).map(Path::to_owned);
         }
     }

@@ -22,7 +22,7 @@ impl KubeletFlags {
     /// Writes the values over the keys of the files: flags take precedence, as in a kubelet.
     pub(crate) fn lay_over(&self, map: &mut Mapping, problems: &mut Vec<Problem>) {
         for (flag, texts) in &self.0 {
-            let refuse = |expected: &str| Problem::new(&dashed(flag), &texts.join(","), expected);
+            let refuse = |expected: &str| Problem::of_flag(&dashed(flag), &texts.join(","), expected);
             match flag.meaning {
                 Meaning::Key(path, form) => match form.read(texts) {
                     Ok(value) => put(map, path, value, form),
@@ -47,6 +47,7 @@ impl KubeletFlags {
                 if let Some(rest) = below.filter(|rest| rest.is_empty() || rest.starts_with(['.', '['])) {
                     problem.field = format!("{}{rest}", dashed(flag));
                     problem.file = None;
+                    problem.is_flag = true;
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! Events at the API server (`v1.Event`), as a kubelet makes them: what happens to pods and to the node, from
-//! the agent's journal; what happens to the node object is reported to [`Events`] by its keeper.
+//! the agent's journal; what happens to the node object is reported to [`Events`] by what writes that object.
 //!
 //! [`reason`] says which entries of the journal are events for users, and of which type; [`correlate`] joins
 //! similar ones and limits each object's; [`sender`] writes them, and [`sent`] keeps how far it has come.

@@ -3,7 +3,7 @@
 //! [`crate::status`].
 
 mod decide;
-mod keeper;
 mod object;
+mod pods;
 
-pub use keeper::MirrorKeeper;
+pub use pods::MirrorPods;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use nodewarden_model::Origin;
 use nodewarden_pods::source::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard};
 use nodewarden_pods::status::PodStatusCache;
+use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -41,13 +42,14 @@ pub struct ApiSource {
     status: PodStatusCache,
     known: KnownPods,
     pods: ApiPods,
+    journal: Journal,
 }
 
 impl ApiSource {
     /// The source of the node of `connection`. It fills `known`, and reads from `status` which pods have
-    /// ended.
-    pub fn new(connection: Connection, status: PodStatusCache, known: KnownPods) -> Self {
-        Self { connection, status, known, pods: ApiPods::default() }
+    /// ended. Pods that are refused are recorded in `journal`.
+    pub fn new(connection: Connection, status: PodStatusCache, known: KnownPods, journal: Journal) -> Self {
+        Self { connection, status, known, pods: ApiPods::default(), journal }
     }
 }
 
@@ -66,10 +68,10 @@ impl PodSource for ApiSource {
     }
 
     fn follow(self: Box<Self>, changes: DesiredSender) -> io::Result<SourceGuard> {
-        let Self { connection, status, known, pods } = *self;
+        let Self { connection, status, known, pods, journal } = *self;
         let (gone, is_gone) = mpsc::unbounded_channel();
         let deletes = LastDeletes::new(connection.clone(), status.clone(), known.clone(), gone);
-        let follower = Follower::new(connection, status, known, pods, changes);
+        let follower = Follower::new(connection, status, known, pods, changes, Some(journal));
         let follower = tokio::spawn(parts::register("API pods", LIMIT).task(follower.run(is_gone)));
         let deletes = tokio::spawn(parts::register("API pods' deletion", LIMIT).task(deletes.run()));
         Ok(Box::new(Guard(vec![follower, deletes])))
@@ -83,7 +85,7 @@ pub fn watch(connection: Connection, changes: DesiredSender) -> SourceGuard {
     // No request shows that a pod is gone.
     let (never, is_gone) = mpsc::unbounded_channel();
     let (status, known) = (PodStatusCache::default(), KnownPods::default());
-    let follower = Follower::new(connection, status, known, ApiPods::default(), changes);
+    let follower = Follower::new(connection, status, known, ApiPods::default(), changes, None);
     let part = parts::register("API pods", LIMIT);
     let follower = tokio::spawn(part.task(async move {
         let _never = never;

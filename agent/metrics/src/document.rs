@@ -7,7 +7,7 @@ use nodewarden_model::Topic;
 
 use crate::cadvisor::names::LEFT_OUT;
 use crate::family::{Desc, Kind};
-use crate::{Cadvisor, Own, Resource};
+use crate::{Cadvisor, Own, Resource, Sli};
 
 const HEAD: &str = "\
 # Metrics
@@ -40,6 +40,8 @@ fn document() -> String {
     section(&mut text, "cAdvisor's", "At `/metrics/cadvisor`.", cadvisor);
     let resource = Resource::ALL.iter().map(|family| family.desc()).collect();
     section(&mut text, "The kubelet's resource metrics", "At `/metrics/resource`.", resource);
+    let slis = Sli::ALL.iter().map(|family| family.desc()).collect();
+    section(&mut text, "Health checks", "At `/metrics/slis` of the node's server.", slis);
     text.push_str("\n## cAdvisor's that are left out\n\n| metric | why |\n|---|---|\n");
     for (name, why) in LEFT_OUT {
         let _ = writeln!(text, "| `{name}` | {} |", cell(why));

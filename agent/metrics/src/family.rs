@@ -40,7 +40,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::Desc;
-    use crate::{Cadvisor, Own, Resource};
+    use crate::{Cadvisor, Own, Resource, Sli};
 
     fn check(table: &[&'static Desc]) {
         let mut names = HashSet::new();
@@ -56,6 +56,7 @@ mod tests {
     fn every_table_is_valid() {
         check(&Cadvisor::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         check(&Resource::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
+        check(&Sli::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         let topics = nodewarden_model::Topic::ALL.into_iter().flat_map(|topic| topic.spec().families);
         let own: Vec<_> = Own::ALL.iter().map(|f| f.desc()).chain(topics.map(|f| &f.desc)).collect();
         check(&own);

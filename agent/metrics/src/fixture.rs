@@ -140,6 +140,7 @@ pub fn group(path: &str, identity: Identity) -> GroupView {
         removed: None,
         usage: usage(21_473_214),
         kernel: KernelCounters::example(),
+        waits: Arc::default(),
     }
 }
 

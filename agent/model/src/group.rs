@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::{Identity, KernelCounters, Usage};
+use super::{Identity, KernelCounters, NeighbourWait, Usage};
 
 /// One cgroup at the time of the snapshot: what it belongs to, the values of its files, the counts of the
 /// kernel programs.
@@ -23,4 +23,7 @@ pub struct GroupView {
     pub usage: Usage,
     /// The counts of the kernel programs.
     pub kernel: KernelCounters,
+    /// Of a container: whom its tasks, also those in cgroups below, waited for, longest first. Empty unless
+    /// topic neighbours is on.
+    pub waits: Arc<[NeighbourWait]>,
 }

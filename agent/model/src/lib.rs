@@ -24,6 +24,7 @@ mod hierarchy;
 mod histogram;
 mod identity;
 mod image;
+mod neighbours;
 mod origin;
 mod place;
 mod pod;
@@ -60,6 +61,7 @@ pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
+pub use neighbours::{Neighbour, NeighbourWait, WaitResource, longest};
 pub use origin::Origin;
 pub use place::{Place, PodRef};
 pub use pod::{

@@ -10,6 +10,7 @@ mod device;
 mod exclusive_cpus;
 mod fields;
 mod limit_writes;
+mod neighbours;
 mod network;
 mod oom;
 mod process;
@@ -60,11 +61,13 @@ pub enum Topic {
     ExclusiveCpus,
     /// Who writes limits of cgroups. Attached only on request.
     LimitWrites,
+    /// Whom a cgroup's tasks wait for. Attached only on request.
+    Neighbours,
 }
 
 impl Topic {
     /// Every topic, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Cpu,
         Self::Oom,
         Self::Reclaim,
@@ -75,6 +78,7 @@ impl Topic {
         Self::Device,
         Self::ExclusiveCpus,
         Self::LimitWrites,
+        Self::Neighbours,
     ];
 
     /// The constant description of the topic.
@@ -90,6 +94,7 @@ impl Topic {
             Self::Device => &device::TOPIC,
             Self::ExclusiveCpus => &exclusive_cpus::TOPIC,
             Self::LimitWrites => &limit_writes::TOPIC,
+            Self::Neighbours => &neighbours::TOPIC,
         }
     }
 
@@ -107,7 +112,12 @@ impl Topic {
             Self::Process => process::read(cells, slot, counters),
             Self::Network => network::read(cells, slot, counters),
             Self::Block => block::read(cells, slot, counters),
-            Self::Cpu | Self::CgroupLifecycle | Self::Device | Self::ExclusiveCpus | Self::LimitWrites => {}
+            Self::Cpu
+            | Self::CgroupLifecycle
+            | Self::Device
+            | Self::ExclusiveCpus
+            | Self::LimitWrites
+            | Self::Neighbours => {}
         }
     }
 }

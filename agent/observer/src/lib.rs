@@ -1,6 +1,7 @@
 //! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`],
 //! [`counters`]), and both joined to one reading ([`sampler`]), with the names of their pods and containers
-//! ([`names`]). [`limit_writes`]: who has written limits. [`Observer`] has all of it, and takes in what the
+//! ([`names`]). [`limit_writes`]: who has written limits; [`neighbours`]: whom
+//! containers waited for. [`Observer`] has all of it, and takes in what the
 //! kernel programs report; [`Observation`] starts it.
 
 #![deny(missing_docs)]
@@ -11,6 +12,7 @@ pub mod files;
 pub mod fuzzing;
 pub mod limit_writes;
 pub mod names;
+pub mod neighbours;
 mod observation;
 mod observer;
 pub mod registry;

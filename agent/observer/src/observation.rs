@@ -18,7 +18,8 @@ use crate::tree;
 use nodewarden_config::{Config, Enforcement, Mode};
 use nodewarden_machine::cgroup::{CgroupError, Layout};
 use nodewarden_machine::ebpf::{
-    Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, RingReader, Spaces, attached_at_start,
+    Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, Requested, RingReader, Spaces,
+    attached_at_start,
 };
 use nodewarden_model::{HookState, TopicStatus};
 use nodewarden_storage::journal::Journal;
@@ -73,9 +74,9 @@ impl Observation {
         let names = Names::new(config.runtime_endpoint.as_ref(), config.pods.runtime_request_timeout);
         let files = Files::new(layout, config.node_name.clone());
         let (kernel, counters, ring) = match loaded {
-            Some(Loaded { kernel, cells, pool, ring }) => {
+            Some(Loaded { kernel, cells, pool, ring, neighbours }) => {
                 let on = topics_on(&facts.topics);
-                (Some(kernel), Some(KernelSide { cells, pool, spaces, on }), Some(ring))
+                (Some(kernel), Some(KernelSide { cells, pool, spaces, on, neighbours }), Some(ring))
             }
             None => (None, None, None),
         };
@@ -101,7 +102,7 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
             Mode::Augment => config.augment.devices != Enforcement::Off,
             Mode::Manage => config.devices.guards(),
         },
-        limit_writes: wants_limit_writes(config),
+        requested: requested(config),
         empty_programs: config.bench_empty_programs,
         verbose: tracing::enabled!(tracing::Level::DEBUG),
     };
@@ -114,9 +115,11 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
     }
 }
 
-/// Whether changed limits are reported, with who wrote them.
-fn wants_limit_writes(config: &Config) -> bool {
-    config.mode == Mode::Augment && config.augment.events != Enforcement::Off
+/// The topics that features of mode augment need: who wrote a changed limit, and who runs while a container
+/// waits.
+fn requested(config: &Config) -> Requested {
+    let is_on = |feature| config.mode == Mode::Augment && feature != Enforcement::Off;
+    Requested { limit_writes: is_on(config.augment.events), neighbours: is_on(config.augment.neighbours) }
 }
 
 fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicStatus>) -> Facts {
@@ -135,7 +138,7 @@ fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicSta
 /// Every topic off, for the same reason.
 fn all_off(config: &Config, error: &KernelError) -> Vec<TopicStatus> {
     let off = |topic| TopicStatus { topic, state: HookState::Off, reason: error.to_string() };
-    attached_at_start(wants_limit_writes(config)).map(off).collect()
+    attached_at_start(requested(config)).map(off).collect()
 }
 
 /// Which topics count.

@@ -2,19 +2,21 @@
 //! of removed cgroups.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use nodewarden_ebpf_abi::{Space, UNTRACKED};
+use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED};
 use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
 use super::files::Files;
+use super::neighbours;
 use super::registry::{Group, Place, Registry};
 use nodewarden_machine::cgroup::Asked;
-use nodewarden_machine::ebpf::{Cells, MonotonicClock, SlotPool, Spaces};
-use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Topic, Usage};
+use nodewarden_machine::cgroup::identify;
+use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, SlotPool, Spaces};
+use nodewarden_model::{GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -39,6 +41,8 @@ pub struct KernelSide {
     pub spaces: Spaces,
     /// Which topics count.
     pub on: TopicsOn,
+    /// Sums of waits between cgroups, if they are counted.
+    pub neighbours: Option<Neighbours>,
 }
 
 /// Reads the node; one reading at a time.
@@ -46,6 +50,8 @@ pub struct Sampler {
     /// `None` without eBPF.
     pub kernel: Option<KernelSide>,
     files: Files,
+    /// Waits for which the kernel had no room, as of the last word in the log about it.
+    lost_waits_ns: u64,
     /// By path. Boxed: a map has room for more entries than it holds.
     remembered: BTreeMap<Arc<str>, Box<Remembered>>,
     round: u64,
@@ -54,7 +60,7 @@ pub struct Sampler {
 impl Sampler {
     /// Nothing has been read yet.
     pub fn new(kernel: Option<KernelSide>, files: Files) -> Self {
-        Self { kernel, files, remembered: BTreeMap::new(), round: 0 }
+        Self { kernel, files, lost_waits_ns: 0, remembered: BTreeMap::new(), round: 0 }
     }
 
     /// Reads everything now. `name` adds the names that the container runtime has for an identity.
@@ -67,6 +73,7 @@ impl Sampler {
         let time = SystemTime::now();
         self.read(&groups, Asked::Now);
         let machine = self.files.machine();
+        let waits = self.waits(registry, &groups, &name);
         let views = groups
             .iter()
             .map(|group| {
@@ -78,6 +85,7 @@ impl Sampler {
                     removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
                     usage: remembered.map(|r| r.usage.clone()).unwrap_or_default(),
                     kernel: remembered.map(|r| r.counters.clone()).unwrap_or_default(),
+                    waits: waits.get(&group.path).cloned().unwrap_or_default(),
                 }
             })
             .collect();
@@ -93,6 +101,45 @@ impl Sampler {
         for group in &groups {
             name(&group.identity);
         }
+        if let Some(kernel) = &mut self.kernel
+            && let Some(counted) = &mut kernel.neighbours
+        {
+            let registry = registry.lock();
+            counted.forget(|key| {
+                let space = neighbours::resource(key).and_then(|(_, space)| kernel.spaces.of(space));
+                let is_known = |id| {
+                    [EARLIER, NODE].contains(&id)
+                        || space.is_some_and(|space| registry.path(space, id).is_some())
+                };
+                !is_known(key.waiting) || !is_known(key.neighbour)
+            });
+            if let Some(lost) = counted.lost_ns().filter(|lost| *lost > self.lost_waits_ns) {
+                let newly = Duration::from_nanos(lost - self.lost_waits_ns);
+                warn!(
+                    "waits of {newly:?} are not counted: there are more pairs of cgroups than there is room for"
+                );
+                self.lost_waits_ns = lost;
+            }
+        }
+    }
+
+    /// The waits of each container by the path of its cgroup, if they are counted.
+    fn waits(
+        &self,
+        registry: &Mutex<Registry>,
+        groups: &[Group],
+        name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
+    ) -> HashMap<Arc<str>, Arc<[NeighbourWait]>> {
+        let Some(kernel) = &self.kernel else { return HashMap::new() };
+        let Some(counted) = &kernel.neighbours else { return HashMap::new() };
+        let pairs = counted.read();
+        let registry = registry.lock();
+        let named = |path: &Arc<str>| {
+            let group = groups.binary_search_by(|group| group.path.cmp(path)).map(|at| &groups[at].identity);
+            name(&group.map_or_else(|_| Arc::new(identify(path)), Arc::clone))
+        };
+        let path_of = |space, id| registry.path(kernel.spaces.of(space)?, id).cloned();
+        neighbours::by_container(&pairs, path_of, named)
     }
 
     /// Updates the readings of `groups`, and drops those of other cgroups.

@@ -7,7 +7,13 @@
 use axum::http::StatusCode;
 use nodewarden_tasks::parts::Health;
 
-const CHECKS: [&str; 3] = ["ping", "log", "syncloop"];
+/// The names of the checks, in the kubelet's order.
+pub const CHECKS: [&str; 3] = ["ping", "log", "syncloop"];
+
+/// Whether a check of this name passes.
+pub fn passes(check: &str, parts: &[Health]) -> bool {
+    check != "syncloop" || parts.iter().all(|own| own.problem.is_none())
+}
 
 /// Status and text of a check, all of them if it is empty. The parts are listed if one is unhealthy, or if
 /// `verbose`.

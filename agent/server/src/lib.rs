@@ -11,6 +11,7 @@
 //! | `/configz` | the configuration in effect |
 //! | `/logs/` | the files of `/var/log` |
 //! | `/metrics`, `/metrics/…`, `/stats/summary` | what the agent's own HTTP has too |
+//! | `/metrics/slis` | how the checks of `/healthz` have ended |
 //! | `/healthz`, `/healthz/…` | whether every part of the agent makes progress |
 //!
 //! - [`listen`]: accepts connections within bounds, and TLS.
@@ -24,6 +25,7 @@
 mod answer;
 pub mod attributes;
 mod cache;
+pub mod checks;
 pub mod configz;
 pub mod guard;
 mod health;
@@ -41,6 +43,7 @@ pub mod tls;
 mod unauthenticated;
 mod upgrade;
 
+pub use checks::Checks;
 pub use guard::Guard;
 pub use open::{health_routes, read_only_routes};
 pub use server::{Node, Server};

@@ -46,6 +46,8 @@ pub enum Route {
     Configz,
     /// Whether the agent is healthy; the check, empty for all.
     Healthz(String),
+    /// How the checks of health have ended.
+    Slis,
     /// A file or directory below `/var/log`.
     SystemLogs(String),
     /// Metrics and statistics, which the agent's own HTTP has too.
@@ -85,6 +87,7 @@ pub fn route(method: &str, path: &str, offered: Offered) -> Route {
         ["pods"] => return read(Route::Pods),
         ["healthz"] => return read(Route::Healthz(String::new())),
         ["healthz", check] => return read(Route::Healthz(check.to_owned())),
+        ["metrics", "slis"] => return read(Route::Slis),
         ["metrics"] | ["metrics", "cadvisor" | "resource" | "probes"] | ["stats", "summary"] => {
             return read(Route::Shared);
         }
@@ -174,6 +177,8 @@ mod tests {
             ("GET", "/logs", Route::SystemLogs(String::new())),
             ("GET", "/logs/pods/a b", Route::SystemLogs("/pods/a b".into())),
             ("GET", "/metrics/cadvisor", Route::Shared),
+            ("GET", "/metrics/slis", Route::Slis),
+            ("GET", "/metrics/slis/more", Route::None),
             ("GET", "/stats/summary", Route::Shared),
             ("GET", "/stats/../exec/shop/cart/web", Route::None),
             ("GET", "/", Route::None),
@@ -206,13 +211,13 @@ mod tests {
     proptest! {
         /// What reaches a handler was authorized as the subresource of that handler.
         #[test]
-        fn handlers_and_authorization_agree(path in "(/|%2[fF]|/pods|/stats|/metrics|/logs|/exec|/a|\\.\\.|/healthz){0,8}") {
+        fn handlers_and_authorization_agree(path in "(/|%2[fF]|/pods|/stats|/metrics|/slis|/logs|/exec|/a|\\.\\.|/healthz){0,8}") {
             let Some(path) = decoded(&path) else { return Ok(()) };
             let subresource = crate::attributes::accesses("GET", &path).last().map(|a| a.subresource);
             let expected = match route("GET", &path, ALL) {
                 Route::SystemLogs(_) => Some("log"),
                 Route::Shared if path.starts_with("/stats") => Some("stats"),
-                Route::Shared => Some("metrics"),
+                Route::Shared | Route::Slis => Some("metrics"),
                 Route::Pods | Route::Exec(_) | Route::Attach(_) | Route::Healthz(_) => Some("proxy"),
                 _ => subresource,
             };

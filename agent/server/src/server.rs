@@ -16,10 +16,10 @@ use nodewarden_kube::pod_object::{self, NodeFacts};
 use nodewarden_kube::review::User;
 use nodewarden_model::AgentState;
 use nodewarden_tasks::blocking;
-use nodewarden_tasks::parts::Parts;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
+use crate::checks::Checks;
 use crate::guard::{self, Credentials, Guard, Refusal};
 use crate::listen::{Answers, Connection};
 use crate::pods::{self, NotFound};
@@ -27,7 +27,7 @@ use crate::query::{self, Query};
 use crate::route::{self, Offered, PodTarget, Route, Target};
 use crate::runtime::Runtime;
 use crate::tls::client_ca::ClientCa;
-use crate::{answer, logs, open, system_logs, upgrade};
+use crate::{answer, logs, system_logs, upgrade};
 
 /// The longest body of a request that is taken, in bytes; no handler reads one.
 const LONGEST_BODY: u64 = 1 << 20;
@@ -51,7 +51,7 @@ pub struct Node {
     /// The answer of `/configz`, in JSON.
     pub configz: Bytes,
     /// What `/healthz` asks.
-    pub parts: Parts,
+    pub checks: Checks,
 }
 
 impl std::fmt::Debug for Node {
@@ -114,7 +114,8 @@ impl Server {
             Route::PortForward(target) => self.port_forward(connection, request, &target, &query).await,
             Route::Run(target) => self.run(&target, &query).await,
             Route::Configz => answer::json(self.node.configz.clone()),
-            Route::Healthz(check) => open::respond(&check, &self.node.parts, request.uri().query()),
+            Route::Healthz(check) => self.node.checks.respond(&check, request.uri().query()),
+            Route::Slis => self.node.checks.metrics(),
             Route::SystemLogs(path) => system_logs::respond(&self.node.system_logs_dir, &path).await,
             Route::Shared => shared(&self.node.shared, request).await,
             Route::OtherMethod(allowed) => answer::other_method(allowed),

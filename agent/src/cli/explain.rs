@@ -2,6 +2,7 @@
 
 mod devices;
 mod limits;
+mod neighbours;
 #[cfg(test)]
 mod tests;
 
@@ -10,7 +11,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1::{
-    ListDecisionsRequest, ListDecisionsResponse, ListDevicesRequest, ListPodsRequest, Pod,
+    ListCgroupsRequest, ListDecisionsRequest, ListDecisionsResponse, ListDevicesRequest, ListPodsRequest, Pod,
 };
 use serde_json::{Value, json};
 
@@ -36,10 +37,11 @@ compares first. Pods without a number are exempt because they are critical.
 
 With POD, the pod's devices come first, with those that it has lost, and its
 accesses to devices that it was not given; then the last limits of it that
-another program changed, with its process (mode augment). Only decisions that chose this pod are shown; --considered adds those
-in which it was a candidate and was not chosen. The agent keeps the last 256
-decisions, also across restarts. In mode observe no pod is evicted; a decision
-then shows what mode manage would have done.
+another program changed, with its process, and whom its containers waited for:
+a CPU, memory or a disk (mode augment). Only decisions that chose this pod are shown;
+--considered adds those in which it was a candidate and was not chosen. The
+agent keeps the last 256 decisions, also across restarts. In mode observe no pod
+is evicted; a decision then shows what mode manage would have done.
 
 Examples:
   nodewarden explain node                  the last three decisions
@@ -79,17 +81,19 @@ pub async fn run(args: ExplainArgs) -> Result<(), CliError> {
     let request = ListDecisionsRequest { pod: pod.clone(), considered: args.considered, limit };
     let answer =
         client::pressure(channel.clone()).list_decisions(request).await.map_err(&refused)?.into_inner();
-    let (pods, devices, limits) = match pod.is_empty() {
-        true => (Vec::new(), String::new(), String::new()),
-        false => {
-            let request = ListPodsRequest { pod: pod.clone(), ..ListPodsRequest::default() };
-            let pods = client::pods(channel.clone()).list(request).await.map_err(&refused)?.into_inner().pods;
-            let devices = client::service(channel.clone()).list_devices(ListDevicesRequest {}).await;
-            let devices = devices::of_pod(&pod, &devices.map_err(&refused)?.into_inner());
-            (pods, devices, limits::of_pod(&pod, channel).await?)
-        }
-    };
-    let explanation = Explanation { devices, limits, ..Explanation::new(pod, args.considered, answer, pods) };
+    let mut explanation = Explanation::new(pod.clone(), args.considered, answer);
+    if !pod.is_empty() {
+        let request = ListPodsRequest { pod: pod.clone(), ..ListPodsRequest::default() };
+        let pods = client::pods(channel.clone()).list(request).await.map_err(&refused)?;
+        explanation.pods = pods.into_inner().pods;
+        let mut service = client::service(channel.clone());
+        let devices = service.list_devices(ListDevicesRequest {}).await.map_err(&refused)?;
+        explanation.devices = devices::of_pod(&pod, devices.get_ref());
+        explanation.limits = limits::of_pod(&pod, channel).await?;
+        let request = ListCgroupsRequest { pods_only: true, ..ListCgroupsRequest::default() };
+        let cgroups = service.list_cgroups(request).await.map_err(&refused)?;
+        explanation.neighbours = neighbours::of_pod(&pod, cgroups.get_ref());
+    }
     let text = match args.output {
         Output::Text => explanation.text(args.all, Timestamp::now()),
         Output::Json => format!("{}\n", explanation.json()),
@@ -111,19 +115,22 @@ struct Explanation {
     devices: String,
     /// Which of its limits were changed by others.
     limits: String,
+    /// Whom its containers waited for.
+    neighbours: String,
 }
 
 impl Explanation {
-    fn new(pod: String, with_considered: bool, answer: ListDecisionsResponse, pods: Vec<Pod>) -> Self {
+    fn new(pod: String, with_considered: bool, answer: ListDecisionsResponse) -> Self {
         Self {
             pod,
             with_considered,
             decisions: answer.decisions.into_iter().filter_map(convert::decided).collect(),
             total: answer.total,
             considered: answer.considered,
-            pods,
+            pods: Vec::new(),
             devices: String::new(),
             limits: String::new(),
+            neighbours: String::new(),
         }
     }
 
@@ -132,7 +139,7 @@ impl Explanation {
         if !self.pods.is_empty() {
             parts.push(self.pods.iter().map(state).collect());
         }
-        let of_pod = [&self.devices, &self.limits].into_iter();
+        let of_pod = [&self.devices, &self.limits, &self.neighbours].into_iter();
         parts.extend(of_pod.filter(|text| !text.is_empty()).cloned());
         let detail = Detail { all, pod: Some(self.pod.as_str()).filter(|pod| !pod.is_empty()) };
         parts.extend(self.decisions.iter().map(|own| decision::text(own, detail, now)));

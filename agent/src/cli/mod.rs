@@ -22,6 +22,7 @@ mod gc;
 mod images;
 mod logs;
 mod measure;
+mod neighbours;
 mod output;
 mod plan;
 mod pods;

@@ -111,7 +111,7 @@ impl App {
         // Everything is open that needs more. What is started from here on has no more than this thread.
         let privileges = Privileges::settle(config, observer);
         let state = State::new(context, &node, privileges);
-        let nodes = node.kubernetes.as_ref().map(kubernetes::NodeKeeper::nodes);
+        let nodes = node.kubernetes.as_ref().map(kubernetes::NodeHandle::nodes);
         let servers = Servers::start(context, endpoints, state, adoption, nodes)?;
         info!(socket = %config.socket.display(), http = %config.http_address, "watching");
         let watchdog = Watchdog::start(Parts::of_process())?;

@@ -44,19 +44,19 @@ const ADDRESSES: &str = "addresses of the certificate";
 const CERTIFICATE: &str = "certificate of the server";
 
 /// The node object and its lease, which are kept until this is dropped.
-pub struct NodeKeeper {
+pub struct NodeHandle {
     running: Running,
     follows: Option<JoinHandle<()>>,
 }
 
-impl NodeKeeper {
+impl NodeHandle {
     /// The node object, whenever it changes.
     pub fn nodes(&self) -> NodeObject {
         self.running.nodes()
     }
 }
 
-impl Drop for NodeKeeper {
+impl Drop for NodeHandle {
     fn drop(&mut self) {
         if let Some(task) = &self.follows {
             task.abort();
@@ -97,7 +97,7 @@ pub fn keep_node(
     context: Context<'_>,
     sources: Sources,
     admission: Option<Admission>,
-) -> Result<Option<NodeKeeper>, DaemonError> {
+) -> Result<Option<NodeHandle>, DaemonError> {
     let Some(connection) = context.kubernetes else { return Ok(None) };
     let config = context.config;
     let settings = &config.kubernetes;
@@ -118,7 +118,7 @@ pub fn keep_node(
     let running = node::start(deps);
     let follow = |admission| spawn(context.runtime, LABELS, follow_node(running.nodes(), admission));
     let follows = admission.map(follow);
-    Ok(Some(NodeKeeper { running, follows }))
+    Ok(Some(NodeHandle { running, follows }))
 }
 
 /// Starts a task as a part of the agent, whose panic ends it.

@@ -202,7 +202,8 @@ fn sources(context: Context<'_>) -> Vec<Box<dyn PodSource>> {
     let mut sources = hierarchy::sources(context.config);
     if let Some(connection) = context.kubernetes {
         let (status, known) = (context.pods.clone(), context.known_pods.clone());
-        sources.push(Box::new(ApiSource::new(connection.clone(), status, known)));
+        let journal = context.journal.clone();
+        sources.push(Box::new(ApiSource::new(connection.clone(), status, known, journal)));
     }
     sources
 }

@@ -13,7 +13,7 @@ use nodewarden_throttle::Throttle;
 use super::augment::AugmentParts;
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
-use super::kubernetes::NodeKeeper;
+use super::kubernetes::NodeHandle;
 use super::pod_reports::PodReports;
 use super::shutdown::Shutdown;
 
@@ -28,7 +28,7 @@ pub struct NodeParts {
     /// An announced shutdown is no longer delayed when this ends.
     pub shutdown: Option<Shutdown>,
     /// The node object and its lease stay when this ends.
-    pub kubernetes: Option<NodeKeeper>,
+    pub kubernetes: Option<NodeHandle>,
     /// Ended while the hierarchy still runs, which then writes the limits without throttling.
     pub throttle: Option<Throttle>,
     /// Ended before everything that pods are handed to.

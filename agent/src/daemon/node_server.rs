@@ -22,7 +22,7 @@ use nodewarden_server::runtime::Runtime;
 use nodewarden_server::server::{Authenticated, Gate};
 use nodewarden_server::tls::client_ca::ClientCa;
 use nodewarden_server::tls::{self, Serving};
-use nodewarden_server::{Guard, Node, Server, configz, health_routes, read_only_routes};
+use nodewarden_server::{Checks, Guard, Node, Server, configz, health_routes, read_only_routes};
 use nodewarden_tasks::parts::{self, Parts};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -119,16 +119,16 @@ pub type Serves = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # Errors
 /// TLS cannot be spoken with these settings.
 pub fn start(setup: Setup<'_>, ports: NodePorts, own: OwnHttp) -> Result<Serves, DaemonError> {
-    let all = Parts::of_process();
+    let checks = Checks::new(Parts::of_process().clone());
     let Setup { config, node, state, routes, connection, serving, stopping } = setup;
     // The API server knows it by this name.
     let node = connection.as_ref().map_or(node, |connection| connection.node().to_owned());
     if let Some(listener) = ports.health {
-        spawn("health port", open(listener, health_routes(all), stopping.clone()));
+        spawn("health port", open(listener, health_routes(&checks), stopping.clone()));
     }
     if let Some(listener) = ports.read_only {
         // No web page is to reach it under a name of its own.
-        let routes = http::for_hosts(read_only_routes(&routes, all), own.hosts.clone());
+        let routes = http::for_hosts(read_only_routes(&routes, &checks), own.hosts.clone());
         spawn("read-only port", open(listener, routes, stopping.clone()));
     }
     let OwnHttp { listener, hosts } = own;
@@ -160,7 +160,7 @@ pub fn start(setup: Setup<'_>, ports: NodePorts, own: OwnHttp) -> Result<Serves,
             logs_dir: config.pods.logs_dir.clone(),
             system_logs_dir: PathBuf::from(SYSTEM_LOGS),
             configz: configz::answer(config).to_string().into(),
-            parts: all.clone(),
+            checks,
         };
         let server = Server::new(node, config.server.clone(), gate, stopping.clone());
         spawn("node server", closed(listener, acceptor, server, stopping));

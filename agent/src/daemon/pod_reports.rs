@@ -12,7 +12,7 @@ use tracing::warn;
 use super::context::Context;
 use nodewarden_config::ApiRate;
 use nodewarden_kube::events::{self, EventSender, Sent};
-use nodewarden_kube::mirror::MirrorKeeper;
+use nodewarden_kube::mirror::MirrorPods;
 use nodewarden_kube::pod_object::NodeFacts;
 use nodewarden_kube::status::{self, NodeFactsSource, StatusWriter, Written};
 use nodewarden_machine::node::addresses::node_addresses;
@@ -50,7 +50,7 @@ impl PodReports {
                 ..status::Settings::default()
             },
         );
-        let mirrors = MirrorKeeper::new(connection.clone(), pods.clone(), known.clone(), facts());
+        let mirrors = MirrorPods::new(connection.clone(), pods.clone(), known.clone(), facts());
         let (sent, problem) = Sent::open(&context.config.state_dir, begun);
         if let Some(problem) = problem {
             warn!("{problem}: what happened before the agent's start is not sent to the API server");

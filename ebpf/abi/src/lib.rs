@@ -9,6 +9,7 @@
 mod cells;
 mod devices;
 mod exclusive_cpus;
+mod neighbours;
 mod records;
 mod topics;
 
@@ -22,6 +23,9 @@ pub use exclusive_cpus::{
     BY_IDLE, BY_KERNEL_THREAD, BY_OTHER, BY_OWNER, ExclusiveCpu, LONGEST_INTERRUPT, LONGEST_KERNEL_THREAD,
     LONGEST_KINDS, LONGEST_OTHER, LONGEST_SOFTIRQ, LongestTurn, TASK_KINDS, VECTOR, owner_id, owner_level,
     owner_word,
+};
+pub use neighbours::{
+    EARLIER, NODE, NeighbourCpu, TURNS, Turn, Turns, WAIT_CPU, WAIT_DISK, WAIT_MEMORY, WaitKey,
 };
 pub use records::{COMMAND_LEN, Header};
 pub use topics::*;

@@ -21,6 +21,7 @@ pub(crate) mod hierarchy;
 mod journal;
 mod late;
 mod limits;
+mod neighbours;
 mod network;
 mod newer_api;
 mod node_shutdown;
@@ -137,6 +138,7 @@ pub fn tests() -> Vec<Test> {
         process::TESTS,
         cpu::TESTS,
         exclusive_cpus::TESTS,
+        neighbours::TESTS,
         network::TESTS,
         block::TESTS,
         reclaim::TESTS,

@@ -47,7 +47,8 @@ fn interrupt(context: &Context) -> Result<(), Failure> {
 fn kill9(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let busy = root.child("busy")?;
-    // One CPU stays for what has the lowest priority: while that waits within the kernel, no program is freed.
+    // One CPU stays for what has the lowest priority: while that waits within the kernel, no program is
+    // freed.
     let _load = Worker::start(context, Some(&busy), &["fork-forever"])?;
     let state = context.temp.join("state");
     let options = AgentOptions { state: Some(state), ..Default::default() };

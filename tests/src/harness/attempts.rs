@@ -1,9 +1,9 @@
 //! Second attempts: a few tests that fail are run once more, alone and after all others.
 //!
 //! A bound on time that a test misses because of what ran beside it says nothing about the agent, and one of
-//! thousands of tests misses one now and then. What fails alone too has failed. What passes then is counted as
-//! passed, and named in the summary with what its first attempt showed, since it may be a defect that only a
-//! busy machine shows.
+//! thousands of tests misses one now and then. What fails alone too has failed. What passes then is counted
+//! as passed, and named in the summary with what its first attempt showed, since it may be a defect that only
+//! a busy machine shows.
 
 use super::Test;
 
@@ -31,7 +31,8 @@ impl<'a> Attempts<'a> {
         Self { left: most, due: Vec::new() }
     }
 
-    /// Takes in a test that has failed. Returns false if it has no second attempt, so that its failure counts.
+    /// Takes in a test that has failed. Returns false if it has no second attempt, so that its failure
+    /// counts.
     pub fn take(&mut self, test: &'a Test, why: &str) -> bool {
         if self.left == 0 {
             return false;

@@ -57,8 +57,8 @@ impl CpuTime {
         Self::read(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the line of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal, and guest times that
-    /// are part of the first two (proc_stat(5)).
+    /// Reads the line of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal, and guest times
+    /// that are part of the first two (proc_stat(5)).
     fn read(stat: &str) -> Option<Self> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
         let numbers = numbers.map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;

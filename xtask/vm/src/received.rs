@@ -145,7 +145,7 @@ mod tests {
             "nodewarden-guest: end 1",
         ]);
         assert_eq!(received.release.as_deref(), Some("6.1.0"));
-        assert_eq!(received.tally.failed, ["b"]);
+        assert_eq!(received.tally.failed, ["b: b failed because"]);
         assert_eq!((received.tally.counts.passed, received.end), (1, Some(1)));
         let states = received.features.iter().map(|feature| feature.state).collect::<Vec<_>>();
         assert_eq!(states, [State::FallsBack, State::Works]);

@@ -3,7 +3,7 @@
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::{filter, time};
-use nodewarden_model::{GroupView, Identity, PodNames, Snapshot, Usage};
+use nodewarden_model::{GroupView, Identity, NeighbourWait, PodNames, Snapshot, Usage};
 
 /// The answer to ListCgroups.
 pub fn list(snapshot: &Snapshot, path_prefix: &str, pods_only: bool) -> proto::ListCgroupsResponse {
@@ -53,6 +53,12 @@ fn to_proto(group: &GroupView, usage: &Usage) -> proto::Cgroup {
     identify(&mut out, &group.identity);
     put_usage(&mut out, usage);
     group.kernel.put(&mut out);
+    let wait = |wait: &NeighbourWait| proto::NeighbourWait {
+        neighbour: wait.neighbour.to_string(),
+        wait_ns: wait.ns,
+        resource: wait.resource.name().to_owned(),
+    };
+    out.waits = group.waits.iter().map(wait).collect();
     out
 }
 

@@ -48,6 +48,10 @@ pub(super) static OWN: &[(&str, &str)] = &[
         "nodewarden.augment.memoryHigh",
         "Pods above their requests are throttled before any has to be evicted (cgroup v2): Off, Audit or Enforce.",
     ),
+    (
+        "nodewarden.augment.neighbours",
+        "Whom containers wait for (who runs, whose limit memory is reclaimed for, whose requests a disk serves first) is counted and shown: Off or Audit.",
+    ),
     ("nodewarden.augment.periodMilliseconds", "Milliseconds between two rounds."),
     (
         "nodewarden.augment.podResourcesSocket",

@@ -36,7 +36,7 @@ const JOURNAL_ONLY: &[&str] = &[
 ];
 
 /// What a kubelet reports of the node, out of the journal's entries that are of no pod. `NodeHas…`,
-/// `NodeReady`, `Starting` and `Rebooted` are not here: the keeper of the node object reports them itself.
+/// `NodeReady`, `Starting` and `Rebooted` are not here: what writes the node object reports them itself.
 const OF_THE_NODE: &[(&str, Kind)] = &[
     ("ContainerGCFailed", Kind::Warning),
     ("EvictionThresholdMet", Kind::Warning),

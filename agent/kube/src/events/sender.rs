@@ -311,7 +311,7 @@ mod tests {
         let of_hierarchy = Detail::Hierarchy { reason: reason.clone(), message: message.clone() };
         assert_eq!(entry(None, &of_hierarchy), of_node(Kind::Normal, &reason));
         let ready = Detail::Agent { reason: "NodeReady".into(), message: message.clone() };
-        assert_eq!(entry(None, &ready), None, "the keeper of the node object reports it");
+        assert_eq!(entry(None, &ready), None, "what writes the node object reports it");
         let of_pod = Detail::Pod { reason: "Started".into(), message: message.clone() };
         let expected = ("Pod", "cart".into(), Kind::Normal, "Started".into(), message.clone());
         assert_eq!(entry(Some(&place), &of_pod), Some(expected));

@@ -106,19 +106,19 @@ impl NodeObject {
 /// Starts to claim the name and to keep the node object. Must be called inside a tokio runtime.
 pub fn start(deps: Deps) -> Running {
     let (to, seen) = watch::channel(Seen::Unknown);
-    let keeper = Keeper { deps: Arc::new(deps), to: Arc::new(to) };
-    let task = tokio::spawn(parts::register("node object", LIMIT).task_with(|pulse| keeper.run(pulse)));
+    let sync = NodeSync { deps: Arc::new(deps), to: Arc::new(to) };
+    let task = tokio::spawn(parts::register("node object", LIMIT).task_with(|pulse| sync.run(pulse)));
     Running { task, seen }
 }
 
 /// The parts of the work share this.
 #[derive(Clone)]
-struct Keeper {
+struct NodeSync {
     deps: Arc<Deps>,
     to: Arc<watch::Sender<Seen>>,
 }
 
-impl Keeper {
+impl NodeSync {
     /// Returns only if the name is that of another agent: the agent ends then.
     async fn run(self, pulse: Pulse) {
         let deps = &self.deps;

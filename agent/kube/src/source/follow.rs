@@ -15,6 +15,7 @@ use kube::core::Request;
 use kube::core::metadata::ListMeta;
 use nodewarden_pods::source::DesiredSender;
 use nodewarden_pods::status::PodStatusCache;
+use nodewarden_storage::journal::Journal;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -58,6 +59,7 @@ pub struct Follower {
     pods: ApiPods,
     changes: DesiredSender,
     shown: Shown,
+    journal: Option<Journal>,
 }
 
 /// How a watch ended.
@@ -82,14 +84,16 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Value>
 }
 
 impl Follower {
+    /// `journal` is where refused pods are recorded.
     pub fn new(
         connection: Connection,
         status: PodStatusCache,
         known: KnownPods,
         pods: ApiPods,
         changes: DesiredSender,
+        journal: Option<Journal>,
     ) -> Self {
-        Self { connection, status, known, pods, changes, shown: Shown::default() }
+        Self { connection, status, known, pods, changes, shown: Shown::default(), journal }
     }
 
     /// Runs until it is dropped. `gone`: pods that a request found not to be there.
@@ -294,7 +298,7 @@ impl Follower {
     }
 
     fn send(&mut self) {
-        self.shown.show(self.pods.refused(), &self.status);
+        self.shown.show(self.pods.refused(), &self.status, self.journal.as_ref());
         (self.changes)(self.pods.desired());
     }
 

@@ -19,6 +19,7 @@ use super::devices::DEVICE_SIZES;
 use super::error::KernelError;
 use super::exclusive_cpus::BY_CPU;
 use super::layout::Layout;
+use super::neighbours::{self, Neighbours};
 use super::programs::{self, Attached, EMPTY_PROGRAMS};
 use super::slots::SlotPool;
 use super::spaces::Spaces;
@@ -44,12 +45,31 @@ pub struct LoadOptions {
     pub unified: Option<PathBuf>,
     /// Whether the tables have room for pods whose device access is controlled, see `Kernel::attach_devices`.
     pub devices: bool,
-    /// Whether writes to limits of cgroups are recorded (topic limit_writes).
-    pub limit_writes: bool,
+    /// The topics that are attached at the start only if they are asked for.
+    pub requested: Requested,
     /// Whether the empty programs of the benchmark are attached too.
     pub empty_programs: bool,
     /// Whether the programs' own messages are logged (aya-log).
     pub verbose: bool,
+}
+
+/// Which topics on request are attached at the start. The others on request have handles of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requested {
+    /// Writes to limits of cgroups are recorded (topic limit_writes).
+    pub limit_writes: bool,
+    /// Waits are counted by whom a cgroup waited for (topic neighbours).
+    pub neighbours: bool,
+}
+
+impl Requested {
+    fn has(self, topic: Topic) -> bool {
+        match topic {
+            Topic::LimitWrites => self.limit_writes,
+            Topic::Neighbours => self.neighbours,
+            _ => false,
+        }
+    }
 }
 
 /// The loaded programs. Dropping it detaches and removes them all; so does the kernel when the process dies,
@@ -79,6 +99,8 @@ pub struct Loaded {
     pub pool: SlotPool,
     /// The ring buffer of the events.
     pub ring: RingBuf<MapData>,
+    /// The sums of topic neighbours, if it was requested.
+    pub neighbours: Option<Neighbours>,
 }
 
 /// Removes this process's limit on locked memory. Before Linux 5.11 maps and programs count for it, and the
@@ -153,12 +175,17 @@ impl Kernel {
             Index::CpuAndSlot => (array.name, capacity * cpus),
         });
         let tables = Topic::ALL.into_iter().flat_map(|topic| topic.spec().tables).copied();
-        let by_cpu = BY_CPU.into_iter().map(|map| (map, cpus));
+        let by_cpu = BY_CPU.into_iter().chain([neighbours::CPUS]).map(|map| (map, cpus));
         for (map, entries) in sizes.into_iter().chain(by_cpu).chain(cells).chain(tables) {
             loader.map_max_entries(map, entries);
         }
         if options.devices {
             for (map, entries) in DEVICE_SIZES {
+                loader.map_max_entries(map, entries);
+            }
+        }
+        if options.requested.neighbours {
+            for (map, entries) in neighbours::SIZES {
                 loader.map_max_entries(map, entries);
             }
         }
@@ -191,6 +218,8 @@ impl Kernel {
         let pool = SlotPool::new(&mut ebpf, spaces as usize, capacity)?;
         let ring = ebpf.take_map("EVENTS").ok_or(KernelError::NoMap("EVENTS"))?;
         let ring = RingBuf::try_from(ring).map_err(|source| KernelError::Map { map: "EVENTS", source })?;
+        let wanted = options.requested.neighbours;
+        let neighbours = wanted.then(|| Neighbours::take(&mut ebpf)).transpose()?;
         let logger = if options.verbose { aya_log::EbpfLogger::init(&mut ebpf).ok() } else { None };
         let mut kernel = Self {
             ebpf,
@@ -204,7 +233,7 @@ impl Kernel {
             measured: Duration::ZERO,
         };
         kernel.attach_where(|topic| topic == Topic::CgroupLifecycle);
-        Ok(Loaded { kernel, cells, pool, ring })
+        Ok(Loaded { kernel, cells, pool, ring, neighbours })
     }
 
     /// Attaches everything else. Called once.
@@ -228,8 +257,8 @@ impl Kernel {
     }
 
     fn attach_where(&mut self, wanted: impl Fn(Topic) -> bool) {
-        let limit_writes = self.options.limit_writes;
-        for topic in attached_at_start(limit_writes).filter(|topic| wanted(*topic)) {
+        let requested = self.options.requested;
+        for topic in attached_at_start(requested).filter(|topic| wanted(*topic)) {
             for program in topic.spec().programs {
                 self.attach_one(topic, program);
             }
@@ -267,7 +296,7 @@ impl Kernel {
 
     /// State of each topic that is attached at the start. Attaching another one returns its outcome.
     pub fn topics(&self) -> Vec<TopicStatus> {
-        let topics = attached_at_start(self.options.limit_writes);
+        let topics = attached_at_start(self.options.requested);
         let degraded = |topic| self.oom_degraded.as_deref().filter(|_| topic == Topic::Oom);
         topics.map(|topic| programs::status(topic, &self.attached, degraded(topic))).collect()
     }
@@ -306,11 +335,9 @@ impl Kernel {
     }
 }
 
-/// The topics that are attached at the start: all but those on request. `limit_writes`: that one is asked
-/// for.
-pub fn attached_at_start(limit_writes: bool) -> impl Iterator<Item = Topic> {
-    let asked = move |topic: Topic| topic == Topic::LimitWrites && limit_writes;
-    Topic::ALL.into_iter().filter(move |topic| !topic.spec().on_request || asked(*topic))
+/// The topics that are attached at the start: all but those on request, and those of them that are requested.
+pub fn attached_at_start(requested: Requested) -> impl Iterator<Item = Topic> {
+    Topic::ALL.into_iter().filter(move |topic| !topic.spec().on_request || requested.has(*topic))
 }
 
 pub(super) fn possible_cpus() -> Result<u32, KernelError> {

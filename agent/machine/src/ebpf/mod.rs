@@ -1,7 +1,8 @@
 //! Everything eBPF: which fields the kernel has (`layout`, `symbols`), whether its tracepoints have the
 //! arguments that the programs read (`prototype`), loading and attaching the programs (`load`, `programs`,
-//! `devices`, `exclusive_cpus`), reading their counters (`cells`, `slots`) and their events (`ring`). What
-//! the device programs of others decide is read from their instructions (`device_programs`, `device_filter`).
+//! `devices`, `exclusive_cpus`, `neighbours`), reading their counters (`cells`, `slots`) and their events
+//! (`ring`). What the device programs of others decide is read from their instructions (`device_programs`,
+//! `device_filter`).
 //!
 //! Nothing here knows a topic by itself: what each needs is in `nodewarden_model::Topic::spec`. The programs
 //! are in the package nodewarden-ebpf; what both sides share is in nodewarden-ebpf-abi.
@@ -19,6 +20,7 @@ mod exclusive_cpus;
 pub(crate) mod fuzzing;
 mod layout;
 mod load;
+mod neighbours;
 mod programs;
 mod prototype;
 mod ring;
@@ -34,7 +36,10 @@ pub use devices::DeviceTables;
 pub use error::KernelError;
 pub use exclusive_cpus::{CpuReading, ExclusiveCpus, ExclusiveCpusError, OwnerCgroup};
 pub use layout::Layout;
-pub use load::{Kernel, LoadOptions, Loaded, allow_locked_memory, attached_at_start, names_oom_victims};
+pub use load::{
+    Kernel, LoadOptions, Loaded, Requested, allow_locked_memory, attached_at_start, names_oom_victims,
+};
+pub use neighbours::{Neighbours, PairWait};
 pub use ring::{RingReader, raise_priority};
 pub use slots::SlotPool;
 pub use spaces::Spaces;

@@ -99,8 +99,9 @@ fn sysctls(context: &PodSecurityContext, spec: &PodSpec, report: &mut Report) {
     for (index, sysctl) in context.sysctls.iter().flatten().enumerate() {
         let field = format!("spec.securityContext.sysctls[{index}].name");
         let name = dotted(&sysctl.name);
-        let network = spec.host_network.unwrap_or(false) && name.starts_with("net.");
-        let ipc = spec.host_ipc.unwrap_or(false) && is_ipc(&name);
+        // Pods of an API server are rejected for these with the kubelet's reason, see `forbidden_sysctl`.
+        let network = !report.is_api() && spec.host_network.unwrap_or(false) && name.starts_with("net.");
+        let ipc = !report.is_api() && spec.host_ipc.unwrap_or(false) && is_ipc(&name);
         if sysctl.name.is_empty() {
             report.required(field);
         } else if !seen.insert(name.clone()) {

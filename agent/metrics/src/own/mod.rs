@@ -16,6 +16,7 @@ mod exclusive_cpus;
 mod hierarchy;
 mod images;
 mod names;
+mod neighbours;
 mod pods;
 mod pressure;
 mod probes;
@@ -69,6 +70,7 @@ pub fn write(out: &mut Exposition<'_>, shown: Shown<'_>) {
         pressure::write(out, view);
     }
     cgroup::write(out, shown.snapshot);
+    neighbours::write(out, shown.snapshot);
 }
 
 /// Writes the families about probes alone, as a kubelet's `/metrics/probes`.

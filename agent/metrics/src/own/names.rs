@@ -35,6 +35,7 @@ const WHAT: &[&str] = &["what"];
 const PURPOSE: &[&str] = &["purpose"];
 const PATH: &[&str] = &["path"];
 const CPU_BY: &[&str] = &["by", "cpu"];
+const NEIGHBOUR: &[&str] = &["container", "namespace", "neighbour", "pod", "resource"];
 const CPU_OWNER: &[&str] = &["container", "cpu", "uid"];
 const THROTTLE: &[&str] = &["level", "resource"];
 const THROTTLE_STEP: &[&str] = &["direction", "level", "resource"];
@@ -97,6 +98,7 @@ families! {
         DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
         DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that are allocated to containers, healthy or not.";
         DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is not.";
+        NeighbourWait: Counter "nodewarden_container_neighbour_wait_seconds_total" NEIGHBOUR "Time that tasks of the container waited for a neighbour, by resource: cpu (its tasks ran), memory (reclaim for its limit), disk (its requests came first). The five largest, named as namespace/pod/container or by the path of a systemd unit or cgroup; others is the sum of the rest. Times of several tasks that waited at once add up.";
         ExclusiveCpuOwner: Gauge "nodewarden_exclusive_cpu_owner" CPU_OWNER "Constant 1 for each CPU that a container has for itself, labelled by that container.";
         ExclusiveCpuSeconds: Counter "nodewarden_exclusive_cpu_seconds_total" CPU_BY "Time on an exclusive CPU since it first was exclusive under this agent, by who used it: owner, kernel_thread, other (tasks of other cgroups), idle, interrupt or softirq. Together they are the time that has passed.";
         ExclusiveCpuSwitches: Counter "nodewarden_exclusive_cpu_switches_total" CPU_BY "Switches on an exclusive CPU to tasks of the owner, of other cgroups, kernel threads and idle; for interrupt and softirq, how many ran.";

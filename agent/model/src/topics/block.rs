@@ -6,7 +6,7 @@ use nodewarden_ebpf_abi::{BlockCell, CellReader, Space};
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::KernelCounters;
-use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID};
+use super::fields::{BIO_BLKG, BLKCG_CSS, BLKG_BLKCG, CGROUP_KN, CSS_CGROUP, KN_ID, RQ_BIO, RQ_DATA_LEN};
 use super::samples::{CgroupFamily, Figure, GROUP_OPERATION};
 use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
@@ -20,11 +20,11 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         CGROUP_KN,
         KN_ID,
         field("OFF_RQ_CMD_FLAGS", &["request.cmd_flags"]),
-        field("OFF_RQ_DATA_LEN", &["request.__data_len"]),
-        field("OFF_RQ_BIO", &["request.bio"]),
-        field("OFF_BIO_BLKG", &["bio.bi_blkg"]),
-        field("OFF_BLKG_BLKCG", &["blkcg_gq.blkcg"]),
-        field("OFF_BLKCG_CSS", &["blkcg.css"]),
+        RQ_DATA_LEN,
+        RQ_BIO,
+        BIO_BLKG,
+        BLKG_BLKCG,
+        BLKCG_CSS,
     ],
     programs: &[
         Program::at("block_rq_issue", "block_rq_issue")

@@ -8,7 +8,8 @@ use proto::event::Detail as ProtoDetail;
 use serde::{Deserialize, Serialize};
 
 use super::fields::{
-    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_SIGNAL, TASK_TGID,
+    CGROUP_KN, CSS_CGROUP, CSS_PARENT, CSSET_DFL, CSSET_SUBSYS, KN_ID, MEMCG_MAX, MEMCG_SUBSYS, MEMCG_USAGE,
+    TASK_CGROUPS, TASK_COMM, TASK_SIGNAL, TASK_TGID,
 };
 use super::samples::{CgroupFamily, Figure, GROUP};
 use super::spec::Argument::Pointer;
@@ -30,13 +31,13 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         CSSET_SUBSYS,
         CSSET_DFL,
         CSS_CGROUP,
-        field("OFF_CSS_PARENT", &["cgroup_subsys_state.parent"]),
+        CSS_PARENT,
         CGROUP_KN,
         KN_ID,
         field("OFF_MM_TOTAL_VM", &["mm_struct.total_vm"]),
         field("OFF_SIGNAL_OOM_ADJ", &["signal_struct.oom_score_adj"]),
-        field("OFF_MEMCG_USAGE", &["mem_cgroup.memory.usage"]),
-        field("OFF_MEMCG_MAX", &["mem_cgroup.memory.max"]),
+        MEMCG_USAGE,
+        MEMCG_MAX,
         Need::RssCounters { offset: "OFF_MM_RSS", stride: "RSS_STRIDE" },
         // Before Linux 6.9 the tracepoint gave only a pid.
         Need::PointerArgument {
@@ -44,7 +45,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
             argument: 1,
             otherwise: "task in the tracepoint oom:mark_victim (Linux 6.9)",
         },
-        Need::Controller { global: "MEMCG_SUBSYS", name: "memory" },
+        MEMCG_SUBSYS,
     ],
     programs: &[Program::at("mark_victim", "mark_victim").reading(&[Pointer("task_struct")])],
     families: &[CgroupFamily::counter(

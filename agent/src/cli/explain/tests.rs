@@ -21,6 +21,7 @@ fn explanation(pod: &str, decisions: &[Arc<Decision>], total: u32, considered: u
         pods: Vec::new(),
         devices: String::new(),
         limits: String::new(),
+        neighbours: String::new(),
     }
 }
 

@@ -99,8 +99,8 @@ fn sysctls(context: &Context) -> Result<(), Failure> {
         ensure_rejected(&fixture, name, "SysctlForbidden", &words)?;
     }
     // A newer API server does not take such a pod.
-    let words = r#""kernel.msgmax" must not be set together with spec.hostIPC"#;
-    ensure_failed(&fixture, "machine", "InvalidPodSpec", words)?;
+    let words = r#"forbidden sysctl: "kernel.msgmax" not allowed with host ipc enabled"#;
+    ensure_rejected(&fixture, "machine", "SysctlForbidden", words)?;
     let path = std::path::Path::new("/proc/sys/kernel/msgmax");
     let of_machine = std::fs::read_to_string(path).map_err(Failure::file(path))?;
     ensure!(of_machine.trim() != "16386", "the machine's kernel.msgmax was set by a pod");

@@ -20,6 +20,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "memory_high_throttles",
     "cpu_",
     "exclusive_cpus_",
+    "neighbours_",
     "pids_",
     "cgroup_lifecycle",
     "process_",

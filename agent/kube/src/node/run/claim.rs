@@ -10,7 +10,7 @@ use nodewarden_tasks::parts::Pulse;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::{CALL, Keeper};
+use super::{CALL, NodeSync};
 use crate::credentials::AGAIN;
 use crate::lease::NAMESPACE;
 use crate::lease::claim::{Claim, Claimant, Seen, claim};
@@ -18,7 +18,7 @@ use crate::lease::claim::{Claim, Claimant, Seen, claim};
 /// How often progress is shown while there are no credentials of the node yet.
 const LOOK: Duration = Duration::from_secs(10);
 
-impl Keeper {
+impl NodeSync {
     /// Waits until the name is this agent's: the lease as it is then. The error says who has it.
     pub(super) async fn claim(&self, pulse: &Pulse) -> Result<Option<Lease>, String> {
         while timeout(LOOK, self.deps.connection.identified()).await.is_err() {

@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
 use super::super::watch::Seen;
-use super::{CALL, Keeper};
+use super::{CALL, NodeSync};
 use crate::lease::{NAMESPACE, renew_interval, renewed};
 
 /// The waits after failures, at most the interval of renewals (kubelet: 200 ms to 7 s).
 const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(7));
 
-impl Keeper {
+impl NodeSync {
     /// Claims the name and renews the lease. Returns, with who has it, if the name is another agent's.
     pub(super) async fn keep_lease(&self, pulse: &Pulse) -> String {
         let deps = &self.deps;

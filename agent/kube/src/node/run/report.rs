@@ -17,7 +17,7 @@ use super::super::patch::status_patch;
 use super::super::register::{initial, missing};
 use super::super::status::desired;
 use super::super::watch::Seen;
-use super::Keeper;
+use super::NodeSync;
 use super::claim::answer;
 use crate::credentials::AGAIN;
 
@@ -41,7 +41,7 @@ struct Progress {
     failures: u32,
 }
 
-impl Keeper {
+impl NodeSync {
     /// Registers the node and keeps its status, without end.
     pub(super) async fn keep_status(&self, pulse: &Pulse) {
         let mut claimed = self.deps.connection.claimed().subscribe();

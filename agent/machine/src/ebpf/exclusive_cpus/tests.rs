@@ -9,7 +9,7 @@ use nodewarden_ebpf_abi::{BY_IDLE, BY_OTHER, BY_OWNER, ExclusiveCpu, VECTOR};
 use super::*;
 use crate::cgroup::fixture::TestTree;
 use crate::cgroup::{Controller, Version};
-use crate::ebpf::{LoadOptions, Loaded, Spaces};
+use crate::ebpf::{LoadOptions, Loaded, Requested, Spaces};
 
 const WORD: u64 = owner_word(7, 2, 1);
 
@@ -131,7 +131,7 @@ fn load(tree: &TestTree) -> Option<(Loaded, OwnerCgroup)> {
         ring_bytes: 1 << 16,
         unified: None,
         devices: false,
-        limit_writes: false,
+        requested: Requested::default(),
         empty_programs: false,
         verbose: false,
     };

@@ -29,7 +29,7 @@ fn load(tree: &TestTree) -> Option<Loaded> {
         ring_bytes: 1 << 16,
         unified: None,
         devices: false,
-        limit_writes: false,
+        requested: Requested::default(),
         empty_programs: false,
         verbose: false,
     };

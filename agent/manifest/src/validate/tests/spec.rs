@@ -114,6 +114,8 @@ fn a_pod_of_the_api_server_may_name_its_objects() {
         "readinessGates: [{conditionType: a}]",
         "activeDeadlineSeconds: 5",
         "securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}",
+        // Rejected by the node, with the kubelet's reason.
+        "hostIPC: true\nsecurityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}",
         "volumes: [{name: a, configMap: {name: m, optional: true, items: [{key: k, path: a/b}]}}, {name: b, secret: {secretName: s}}, {name: c, persistentVolumeClaim: {claimName: c}}, {name: d, ephemeral: {volumeClaimTemplate: {spec: {}}}}]",
         "volumes: [{name: a, projected: {sources: [{secret: {name: s}}, {configMap: {name: m}}, {serviceAccountToken: {path: token, expirationSeconds: 3607}}]}}]",
         &one(

@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nodewarden_ebpf_abi::{DEVICE_CHAR, DEVICE_READ, DEVICE_WRITE, DeviceRecord, Record};
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_machine::cgroup::join;
-use nodewarden_machine::ebpf::{Kernel, LoadOptions, Loaded, RingReader, Spaces};
+use nodewarden_machine::ebpf::{Kernel, LoadOptions, Loaded, Requested, RingReader, Spaces};
 use nodewarden_model::HostDeviceKind;
 use parking_lot::Mutex;
 
@@ -117,7 +117,7 @@ fn load(tree: &TestTree) -> Option<Loaded> {
         ring_bytes: 1 << 16,
         unified: Some(unified.mount.clone()),
         devices: true,
-        limit_writes: false,
+        requested: Requested::default(),
         empty_programs: false,
         verbose: false,
     };

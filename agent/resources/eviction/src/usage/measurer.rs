@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_millis(500);
 /// A figure is used for this time and twice the time that counting took, unless a newer one is finished.
 const USABLE: Duration = Duration::from_secs(10);
 /// A layer of which the runtime has no figure for this time although it answers, and which has no directory
-/// here, counts as empty.
+/// here, cannot be counted: no decision waits for a figure of it.
 const UNKNOWN: Duration = Duration::from_secs(30);
 /// A walk that was not continued for this time starts over: what it counted is too old.
 const ABANDONED: Duration = Duration::from_secs(180);
@@ -154,7 +154,7 @@ impl Measurer {
         self.slots.lock().retain(|(uid, _), slot| uids.contains(uid.as_str()) && is_used(slot));
     }
 
-    /// Whether a layer counts as empty because nothing is known of it: a runtime that answers and has no
+    /// Whether a layer cannot be counted because nothing is known of it: a runtime that answers and has no
     /// figure of it for this time will not have one later. The time begins again with each figure (`known`),
     /// and while the runtime does not answer, which says nothing of the layer.
     pub(super) fn is_given_up(

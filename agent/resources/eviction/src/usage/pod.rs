@@ -148,7 +148,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// `given_up`: whether a container's layer counts as empty, by the id and whether something is known of
+    /// `given_up`: whether a container's layer cannot be counted, by the id and whether something is known of
     /// it.
     fn sum(&self, of: impl Fn(&Part) -> DiskUse, given_up: impl Fn(&str, bool) -> bool) -> PodUse {
         let mut found = PodUse::default();
@@ -168,7 +168,7 @@ impl<'a> Plan<'a> {
             let counted = has_directory.then(|| of(&Part::Layer((*id).to_owned())));
             let known = layer(counted, *stats);
             let given_up = given_up(id, known.is_some());
-            let root = known.unwrap_or(DiskUse { complete: given_up, ..DiskUse::UNKNOWN });
+            let root = known.unwrap_or(DiskUse { uncountable: given_up, ..DiskUse::UNKNOWN });
             found.disk.logs.add(logs);
             found.disk.root.add(root);
             let own = ContainerUse { memory: None, root: Some(root), logs: Some(logs) };

@@ -73,7 +73,7 @@ fn overrides_are_kept_and_undone_completely() {
 fn a_starting_agent_undoes_the_overrides_of_a_killed_one() {
     let Some(f) = Fixture::make("throttled-died") else { return };
     let own = {
-        let _keeper = f.start(keep(&[]));
+        let _tasks = f.start(keep(&[]));
         f.manager.read(&f.level(QosClass::BestEffort)).unwrap()
     };
     let hierarchy = f.start(keep(&[]));
@@ -86,7 +86,7 @@ fn a_starting_agent_undoes_the_overrides_of_a_killed_one() {
         ..Limits::default()
     };
     f.manager.set(&f.level(QosClass::BestEffort), &left).unwrap();
-    let _keeper = f.start(keep(&[]));
+    let _tasks = f.start(keep(&[]));
     assert_eq!(f.manager.read(&f.level(QosClass::BestEffort)).unwrap(), own);
 }
 

@@ -13,6 +13,7 @@ use super::super::rates::Row;
 use super::Known;
 use super::wrap::wrap;
 use crate::cli::format::printable;
+use crate::cli::neighbours;
 use crate::cli::pods::list::age;
 
 /// One of them. A container that does not run has no row, and one that the agent does not run is known as a
@@ -111,6 +112,8 @@ fn more(known: &Known<'_>, part: &Part<'_>) -> Vec<(String, Style)> {
         let image = if cgroup.image.is_empty() { String::new() } else { format!(", image {}", cgroup.image) };
         out.push((format!("created {} ago{image}", age(cgroup.created.as_ref(), known.now)), quiet));
     }
+    let waits = part.cgroup.map(|cgroup| neighbours::lines(&cgroup.waits)).unwrap_or_default();
+    out.extend(waits.into_iter().map(|line| (line, quiet)));
     out
 }
 

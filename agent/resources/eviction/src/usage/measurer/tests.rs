@@ -113,8 +113,8 @@ fn pods_that_are_gone_are_forgotten() {
     assert_eq!([found[0].complete, found[1].complete], [true, false]);
 }
 
-/// Otherwise a layer would count as empty, and another pod be evicted, after one early time-out and a later
-/// one.
+/// Otherwise a layer would count as one that cannot be counted, and another pod be evicted, after one early
+/// time-out and a later one.
 #[test]
 fn a_layer_is_given_up_only_after_a_runtime_that_answers_had_no_figure_of_it_for_a_while() {
     let (unknown, figure, silent) = ((false, true), (true, true), (false, false));

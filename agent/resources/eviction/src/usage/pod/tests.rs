@@ -91,6 +91,17 @@ fn parts_of_a_pod() {
     measurer.pods(&silent, std::slice::from_ref(&subject), |_| Scope::Nothing, LONG);
     let later = Instant::now() + Duration::from_secs(40);
     assert!(!measurer.is_given_up("u", "id-d", false, true, later));
+    // A layer that the runtime never has a figure of stays a lower bound, for which no decision waits.
+    let state = |found: &PodUse| {
+        let root = found.containers["d"].root.unwrap();
+        (root.bytes, root.complete, root.is_settled())
+    };
+    let waited = Measurer::default();
+    let earlier = Instant::now().checked_sub(Duration::from_secs(40)).unwrap();
+    waited.is_given_up("u", "id-d", false, true, earlier);
+    let waited = waited.pods(&sources, std::slice::from_ref(&subject), |_| Scope::Everything, LONG).remove(0);
+    assert_eq!([state(&found), state(&waited)], [(0, false, false), (0, false, true)]);
+    assert!(!waited.disk.root.complete && waited.disk.root.is_settled());
     // Volumes alone.
     let only = Measurer::default();
     let only = only.pods(&sources, std::slice::from_ref(&subject), |_| Scope::Volumes, LONG).pop().unwrap();

@@ -32,7 +32,7 @@ const UNSURE: Duration = Duration::from_secs(10);
 const RATE: (f64, u32) = (5.0, 10);
 
 /// Keeps the mirror pods of the pods in a cache.
-pub struct MirrorKeeper {
+pub struct MirrorPods {
     connection: Connection,
     cache: PodStatusCache,
     known: KnownPods,
@@ -43,7 +43,7 @@ pub struct MirrorKeeper {
     in_flight: FuturesUnordered<BoxFuture<'static, (PodKey, Outcome)>>,
 }
 
-impl MirrorKeeper {
+impl MirrorPods {
     /// Nothing is read or written before [`Self::run`].
     pub fn new(
         connection: Connection,
@@ -179,9 +179,9 @@ impl MirrorKeeper {
     }
 }
 
-impl std::fmt::Debug for MirrorKeeper {
+impl std::fmt::Debug for MirrorPods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MirrorKeeper").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("MirrorPods").field("queue", &self.queue).finish_non_exhaustive()
     }
 }
 
