@@ -65,7 +65,7 @@ fn devices(context: &Context) -> Result<(), Failure> {
     fs::create_dir(&folder).map_err(Failure::file(&folder))?;
     let _plugin = PythonPlugin::start(&folder, &behaviour, &Value::Null)?;
     eventually(context.patiently(60), "the node does not offer the device", || {
-        let node = fixture.kubectl().get(&["node", fixture.name()])?;
+        let node = fixture.node()?;
         Ok((node["status"]["allocatable"][RESOURCE] == "1").then_some(()))
     })?;
     let mut owner = pod("owner", fixture.name(), WAIT);

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::node::Node;
 use super::options::{NodeOptions, Prepared};
 use crate::e2e::support::eventually;
 use crate::ensure;
-use crate::fixture::{Agent, Cluster, Containerd, ControlPlane, Kubectl, free_port};
+use crate::fixture::{Agent, Api, Cluster, Containerd, ControlPlane, Kubectl, free_port};
 use crate::harness::{Context, Failure};
 
 /// The directory of the node's certificates below that of the test.
@@ -26,6 +27,7 @@ pub struct ClusterFixture<'c> {
     port: u16,
     containerd: Containerd,
     cluster: Cluster,
+    api: Mutex<Api>,
     control_plane: Option<ControlPlane>,
 }
 
@@ -48,7 +50,8 @@ impl<'c> ClusterFixture<'c> {
         let name = name + &options.suffix;
         let node = Node::start(context, &cluster, &name, containerd.socket(), port, options)?;
         let namespace = name.clone();
-        let this = Self { context, node, name, namespace, port, containerd, cluster, control_plane };
+        let api = Mutex::new(Api::new(&cluster)?);
+        let this = Self { context, node, name, namespace, port, containerd, cluster, api, control_plane };
         this.wait_node_ready()?;
         this.make_namespace()?;
         Ok(this)
@@ -168,9 +171,18 @@ impl<'c> ClusterFixture<'c> {
         Ok(self.kubectl().run_with(&arguments, object.to_string().as_bytes()).map(drop)?)
     }
 
-    /// Objects of the test's namespace.
+    /// Objects of the test's namespace, by the arguments of `kubectl get`. Lists of pods and events are asked
+    /// for without kubectl, since tests ask for them many times a second while they wait.
     pub fn get(&self, arguments: &[&str]) -> Result<Value, Failure> {
-        Ok(self.kubectl().get(&[&["--namespace", &self.namespace], arguments].concat())?)
+        match list_path(&self.namespace, arguments) {
+            Some(path) => self.ask(&path),
+            None => Ok(self.kubectl().get(&[&["--namespace", &self.namespace], arguments].concat())?),
+        }
+    }
+
+    /// What the API server answers to an administrator.
+    fn ask(&self, path: &str) -> Result<Value, Failure> {
+        Ok(self.api.lock().get(path)?)
     }
 
     /// A pod of the test's namespace, or `None` if there is none of this name.
@@ -213,13 +225,14 @@ impl<'c> ClusterFixture<'c> {
 
     /// The node's object.
     pub fn node(&self) -> Result<Value, Failure> {
-        Ok(self.kubectl().get(&["node", &self.name])?)
+        self.ask(&format!("/api/v1/nodes/{}", self.name))
     }
 
     /// Waits until the agent has renewed the node's lease after this call.
     pub fn wait_renewed(&self, seconds: u64) -> Result<(), Failure> {
         let version = || -> Result<Value, Failure> {
-            let lease = self.kubectl().get(&["lease", "--namespace", "kube-node-lease", &self.name])?;
+            let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+            let lease = self.ask(&format!("{path}/{}", self.name))?;
             Ok(lease["spec"]["renewTime"].clone())
         };
         let before = version()?;
@@ -266,7 +279,7 @@ impl<'c> ClusterFixture<'c> {
     fn wait_node_ready(&self) -> Result<(), Failure> {
         let mut last = String::new();
         let ready = eventually(self.context.patiently(READY_SECONDS), "", || {
-            match self.kubectl().get(&["node", &self.name]) {
+            match self.node() {
                 Ok(node) if condition(&node, "Ready") == Some("True") => return Ok(Some(())),
                 Ok(node) => last = node["status"]["conditions"].to_string(),
                 Err(error) => last = error.to_string(),
@@ -310,4 +323,40 @@ pub fn ensure_no_restart(pod: &Value) -> Result<(), Failure> {
     let restarts = &pod["status"]["containerStatuses"][0]["restartCount"];
     ensure!(restarts == 0, "the container was restarted: {}", pod["status"]);
     Ok(())
+}
+
+/// The path of a list of pods or events, by the arguments of `kubectl get`; `None` for anything else.
+fn list_path(namespace: &str, arguments: &[&str]) -> Option<String> {
+    let (kind, selectors) = arguments.split_first().filter(|(kind, _)| ["pods", "events"].contains(kind))?;
+    let mut path = format!("/api/v1/namespaces/{namespace}/{kind}?");
+    for pair in selectors.chunks(2) {
+        match pair {
+            ["--field-selector", selector] => path += &format!("fieldSelector={selector}&"),
+            ["--selector", selector] => path += &format!("labelSelector={selector}&"),
+            _ => return None,
+        }
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_pods_and_events_have_a_path() {
+        for (arguments, expected) in [
+            (&["pods"][..], Some("/api/v1/namespaces/n/pods?")),
+            (&["pods", "--selector", "app=web"], Some("/api/v1/namespaces/n/pods?labelSelector=app=web&")),
+            (
+                &["events", "--field-selector", "reason=Killing"],
+                Some("/api/v1/namespaces/n/events?fieldSelector=reason=Killing&"),
+            ),
+            (&["pods", "web"], None),
+            (&["pods", "--selector"], None),
+            (&["job", "nodewarden-undo"], None),
+        ] {
+            assert_eq!(list_path("n", arguments).as_deref(), expected, "{arguments:?}");
+        }
+    }
 }
