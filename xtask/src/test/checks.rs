@@ -46,46 +46,59 @@ fn use_what_clippy_checked(layout: &Layout, command: &mut Command) {
     }
 }
 
-/// The checks that need nothing but a subcommand of cargo. What lints deny is in the root Cargo.toml.
-fn by_cargo(layout: &Layout) -> Vec<Check> {
-    let cargo = |subcommand: &str| {
-        let mut command = layout.cargo();
-        command.arg(subcommand);
-        command
-    };
-    let host = ["--workspace", "--exclude", "nodewarden-ebpf"];
-    let kernel = |subcommand| build::kernel_cargo(layout, subcommand);
-    let mut documents = cargo("doc");
-    use_what_clippy_checked(layout, &mut documents);
-    vec![
-        Check::new("fmt", Some("fmt"), cargo("fmt"), &["--all", "--check"]),
-        Check::new(
-            "clippy",
-            Some("clippy"),
-            cargo("clippy"),
-            &[&host[..], &["--all-targets"], &DENY_WARNINGS].concat(),
-        ),
-        Check::new("clippy_kernel_programs", Some("clippy"), kernel("clippy"), &DENY_WARNINGS),
-        // Private items too: their links are read in the source, where most of them are.
-        Check::new("doc", None, documents, &[&host[..], &DOCUMENTED].concat()),
-        Check::new("doc_kernel_programs", None, kernel("doc"), &["--no-deps", "--document-private-items"]),
-    ]
-}
+/// All packages but the kernel programs.
+const HOST: [&str; 3] = ["--workspace", "--exclude", "nodewarden-ebpf"];
 
-/// Checks the code: formatting, lints, documents and layers. A check whose program is not on this machine
-/// counts as skipped.
+/// Checks the code: formatting, lints and layers. What lints deny is in the root Cargo.toml. A check whose
+/// program is not on this machine counts as skipped.
 ///
 /// # Errors
 /// When one can't be started, or the layers can't be read.
 pub fn code(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
-    for mut check in by_cargo(layout) {
+    let cargo = |subcommand| cargo(layout, subcommand);
+    let lints = [&HOST[..], &["--all-targets"], &DENY_WARNINGS].concat();
+    let kernel = build::kernel_cargo(layout, "clippy");
+    let checks = [
+        Check::new("fmt", Some("fmt"), cargo("fmt"), &["--all", "--check"]),
+        Check::new("clippy", Some("clippy"), cargo("clippy"), &lints),
+        Check::new("clippy_kernel_programs", Some("clippy"), kernel, &DENY_WARNINGS),
+    ];
+    run_all(layout, checks, tally)?;
+    layers(layout, tally)
+}
+
+/// Checks that the documents of the code can be made: every item that must have one has one, and every link
+/// in them leads somewhere. Quick after [`code`], which reads most of the same.
+///
+/// # Errors
+/// When one can't be started.
+pub fn documents(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let mut documents = cargo(layout, "doc");
+    use_what_clippy_checked(layout, &mut documents);
+    let kernel = build::kernel_cargo(layout, "doc");
+    let checks = [
+        // Private items too: their links are read in the source, where most of them are.
+        Check::new("doc", None, documents, &[&HOST[..], &DOCUMENTED].concat()),
+        Check::new("doc_kernel_programs", None, kernel, &["--no-deps", "--document-private-items"]),
+    ];
+    run_all(layout, checks, tally)
+}
+
+fn cargo(layout: &Layout, subcommand: &str) -> Command {
+    let mut command = layout.cargo();
+    command.arg(subcommand);
+    command
+}
+
+fn run_all<const N: usize>(layout: &Layout, checks: [Check; N], tally: &mut Tally) -> Result<(), TestError> {
+    for mut check in checks {
         let name = format!("check::{}", check.name);
         match check.tool.and_then(|tool| missing(layout, tool)) {
             Some(reason) => skip(&name, reason, tally),
             None => run_one(&name, &mut check.command, tally)?,
         }
     }
-    layers(layout, tally)
+    Ok(())
 }
 
 /// Makes the checks of the locked dependencies, which need cargo-deny.

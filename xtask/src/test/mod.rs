@@ -164,6 +164,9 @@ fn run_kind(
     let downloads = meanwhile.then(|| meanwhile::Setup::begin_downloading(layout));
     if everything || kind == Kind::Checks {
         checks::code(layout, tally)?;
+        if !later {
+            checks::documents(layout, tally)?;
+        }
         downloads.map(meanwhile::Setup::wait).transpose()?;
         checks::chart(layout, tally)?;
         if !later {
@@ -190,8 +193,14 @@ fn run_kind(
             checks::dependencies(layout, tally)?;
             clock.ended("rest of the setup, checks of dependencies");
         }
+        // These tests wait for a third of the CPUs' time.
+        let documents = later.then(|| meanwhile::Documents::begin(layout));
         if filter.is_none() && layout::is_root() {
             cluster::run_second_part(layout, Profile::of(!quick), clock, tally)?;
+        }
+        if let Some(documents) = documents {
+            tally.add(documents.wait()?);
+            clock.ended("checks of documents");
         }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
