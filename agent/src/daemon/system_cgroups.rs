@@ -74,10 +74,12 @@ impl SystemCgroupLookup {
         };
         if due {
             let (find, looking) = (self.find.clone(), Looking(self.state.clone()));
-            // The caller may have gone on without it. After a panic the sender is dropped.
+            // The caller may have gone on without it. After a panic the sender is dropped, and last: the
+            // caller may look again at once.
             let (done, is_done) = mpsc::channel::<()>();
             let started = thread::Builder::new().name("system-cgroups".into()).spawn(move || {
                 let _done = done;
+                let looking = looking;
                 let found = find();
                 looking.0.lock().found = found;
                 drop(looking);
