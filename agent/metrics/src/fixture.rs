@@ -11,9 +11,10 @@ use nodewarden_model::{
     AgentCost, AgentState, ContainerDiskView, ContainerNames, CpuUsage, DenialCount, DeviceOwner,
     DeviceResource, DeviceView, DevicesView, DiskFigure, DiskView, EventCounts, EventType, ExclusiveCpusView,
     FsUsage, FsUse, GroupView, HierarchyStatus, HookState, Identity, ImageGc, ImagesView, Interface, IoUsage,
-    KernelCounters, Machine, MemoryEvents, MemoryUsage, NodeResource, PodDiskView, PodNames, PodPhase,
-    PodReason, PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage,
-    ProgramCost, Snapshot, Status, StatusReason, SystemCgroups, Topic, TopicStatus, Usage, Workload,
+    KernelCounters, Machine, MemoryEvents, MemoryUsage, Neighbour, NeighbourWait, NodeResource, PodDiskView,
+    PodNames, PodPhase, PodReason, PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView,
+    ProcessUsage, ProgramCost, Snapshot, Status, StatusReason, SystemCgroups, Topic, TopicStatus, Usage,
+    WaitResource, Workload,
 };
 
 /// Time at which the fixture's files were read, in milliseconds since 1970.
@@ -133,6 +134,9 @@ fn pod(i: usize) -> Vec<GroupView> {
 
 /// A cgroup with usage and kernel counters in every field.
 pub fn group(path: &str, identity: Identity) -> GroupView {
+    let wait =
+        NeighbourWait { resource: WaitResource::Memory, neighbour: Neighbour::Node, ns: 1_500_000_000 };
+    let waits = matches!(identity, Identity::Container { .. }).then_some(wait);
     GroupView {
         path: Arc::from(path),
         identity: Arc::new(identity),
@@ -140,7 +144,7 @@ pub fn group(path: &str, identity: Identity) -> GroupView {
         removed: None,
         usage: usage(21_473_214),
         kernel: KernelCounters::example(),
-        waits: Arc::default(),
+        waits: waits.into_iter().collect(),
     }
 }
 

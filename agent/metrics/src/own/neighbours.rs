@@ -48,6 +48,7 @@ mod tests {
     #[test]
     fn the_largest_have_series_of_their_own() {
         let mut snapshot = fixture::snapshot(1);
+        snapshot.groups.iter_mut().for_each(|group| group.waits = [].into());
         let is_container = |identity: &Identity| matches!(identity, Identity::Container { names: Some(names), .. } if names.name == "app");
         let app = snapshot.groups.iter_mut().find(|group| is_container(&group.identity)).unwrap();
         let wait = |n: u64| NeighbourWait {

@@ -113,7 +113,7 @@ impl Fixture {
             logs_dir: dir.path().join("pods"),
             system_logs_dir: dir.path().to_owned(),
             configz: r#"{"kubeletconfig":{}}"#.into(),
-            parts: Parts::default(),
+            checks: Checks::new(nodewarden_tasks::parts::Parts::default()),
         };
         let gate = Gate { guard: Arc::new(guard), client_ca: Some(client_ca.clone()) };
         let server = Arc::new(Server::new(node, settings, gate, stopping.clone()));
