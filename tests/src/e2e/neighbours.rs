@@ -113,7 +113,10 @@ fn shared_limit(context: &Context) -> Result<(), Failure> {
     let found = waits(&client, &sharing, "memory")?;
     let of_pod: u64 = found.iter().map(|wait| wait.wait_ns).sum();
     println!("stalled {stalled} ns, {found:?}");
-    ensure!(stalled > 0 && within(of_pod, stalled, 10.0), "{of_pod} ns waited, {stalled} ns stalled");
+    // The topic reclaim's program at the begin of a stall runs before the one that counts neighbours: that is
+    // much of a stall on an emulated machine.
+    let differ = context.scaled([15.0, 75.0]);
+    ensure!(stalled > 0 && within(of_pod, stalled, differ), "{of_pod} ns waited, {stalled} ns stalled");
     let uid = node.idle.path().rsplit("/pod").next().unwrap_or_default().to_owned();
     ensure!(found.iter().all(|wait| wait.neighbour == uid), "not only for the pod {uid}: {found:?}");
 
