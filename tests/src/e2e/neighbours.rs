@@ -38,7 +38,7 @@ const ONLY_NEIGHBOURS: &str = "events: Off, protection: Off, memoryHigh: Off, cp
 /// other two as they ran, and is in all what the kernel says that it waited, within 5 %.
 fn match_schedstat(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
-    let agent = node.start(ONLY_NEIGHBOURS, &context.temp.join("state"))?;
+    let agent = node.start_with_few_rounds(ONLY_NEIGHBOURS, &context.temp.join("state"))?;
     let client = agent.client()?;
     let status = client.status()?;
     let topic = status.topics.iter().find(|topic| topic.topic == "neighbours");
@@ -96,7 +96,7 @@ fn match_schedstat(context: &Context) -> Result<(), Failure> {
 /// stall by the topic reclaim; for its own limit it waits for nobody.
 fn shared_limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
-    let agent = node.start(ONLY_NEIGHBOURS, &context.temp.join("state"))?;
+    let agent = node.start_with_few_rounds(ONLY_NEIGHBOURS, &context.temp.join("state"))?;
     let client = agent.client()?;
     let file = context.temp.join("large");
     file_of_zeros(&file, 256 * MIB).map_err(Failure::file(&file))?;
@@ -133,7 +133,7 @@ fn shared_limit(context: &Context) -> Result<(), Failure> {
 /// its requests took.
 fn disk(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
-    let agent = node.start(ONLY_NEIGHBOURS, &context.temp.join("state"))?;
+    let agent = node.start_with_few_rounds(ONLY_NEIGHBOURS, &context.temp.join("state"))?;
     let client = agent.client()?;
     let groups = [node.idle.child(&"b".repeat(64))?, node.opted_out.child(&"c".repeat(64))?];
     let mut workers = Vec::new();

@@ -120,7 +120,7 @@ fn wait_followed(node: &Augmented<'_>) -> Result<(), Failure> {
 /// kernel has kprobes.
 fn limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
-    let agent = node.start(ONLY_EVENTS, &context.temp.join("state"))?;
+    let agent = node.start_with_few_rounds(ONLY_EVENTS, &context.temp.join("state"))?;
     let status = agent.client()?.status()?;
     let topic = status.topics.iter().find(|topic| topic.topic == "limit_writes");
     let topic = topic.ok_or_else(|| Failure::Unexpected("the topic limit_writes is not shown".into()))?;

@@ -23,6 +23,8 @@ const IDLE: Uid = Uid("a1");
 const OPTED_OUT: Uid = Uid("a2");
 const LIMITED: Uid = Uid("a4");
 pub const QUOTA_US: u64 = 50_000;
+/// Ten rounds a second.
+const ROUNDS: &str = "periodMilliseconds: 100";
 /// Of the protected daemon: lowered to 0, which needs no privilege.
 pub const SCORE: i32 = 500;
 
@@ -138,7 +140,7 @@ impl<'c> Augmented<'c> {
             state: Some(state.to_owned()),
             kubelet: format!("cgroupRoot: {}\n", self.root.group().path()),
             section: format!(
-                "augment: {{{settings}, periodMilliseconds: 100, protectedUnits: [{daemons}], protectedMemory: 1Mi, \
+                "augment: {{{settings}, {ROUNDS}, protectedUnits: [{daemons}], protectedMemory: 1Mi, \
                  protectedOomScoreAdj: 0}}"
             ),
             arguments: arguments.into_iter().chain(more).collect(),
@@ -148,6 +150,13 @@ impl<'c> Augmented<'c> {
 
     pub fn start(&self, settings: &str, state: &Path) -> Result<Agent, Failure> {
         Ok(Agent::start(self.context, &self.options(settings, state))?)
+    }
+
+    /// The same with a round a second, as by default: ten take much of an emulated CPU.
+    pub fn start_with_few_rounds(&self, settings: &str, state: &Path) -> Result<Agent, Failure> {
+        let mut options = self.options(settings, state);
+        options.section = options.section.replace(ROUNDS, "periodMilliseconds: 1000");
+        Ok(Agent::start(self.context, &options)?)
     }
 
     /// Every file of every cgroup of the test that can be read and holds a setting, and the daemon's score.
