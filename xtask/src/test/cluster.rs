@@ -19,7 +19,7 @@ const PREFIX: &str = "cluster_";
 /// plane, for pods that end with grace, for certificates that run out.
 const JOBS: usize = 4;
 /// The same with tests outside a cluster among them: with six, two CPUs were measured to be 63 % busy.
-const JOBS_OF_BOTH: usize = 7;
+const JOBS_OF_BOTH: usize = 6;
 /// What the tests read: the directory of the control plane, and what the node is.
 const SHARED_VARIABLE: &str = "NODEWARDEN_CLUSTER";
 /// See [`SHARED_VARIABLE`].
