@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use nodewarden_pods::source::manifests::Manifests;
 use serde_json::Value;
 
@@ -19,6 +20,7 @@ use crate::harness::{Context, Failure};
 pub struct PodsFixture<'c> {
     // Dropped first, because it would restart pods.
     agent: Agent,
+    options: AgentOptions,
     root: TestRoot,
     manifests: PathBuf,
     context: &'c Context,
@@ -42,9 +44,22 @@ impl<'c> PodsFixture<'c> {
         let options = AgentOptions {
             runtime: Some(socket.to_owned()),
             manage: Some(manage),
+            state: Some(context.temp.join("state")),
             ..AgentOptions::default()
         };
-        Ok(Self { agent: Agent::start(context, &options)?, root, manifests, context })
+        Ok(Self { agent: Agent::start(context, &options)?, options, root, manifests, context })
+    }
+
+    /// Kills the agent and starts another one with its state. Returns the time from its start until it is
+    /// ready.
+    ///
+    /// # Errors
+    /// It does not end, or the next one does not become ready.
+    pub fn restart(&mut self) -> Result<Duration, Failure> {
+        self.agent.end(Signal::SIGKILL, Duration::from_secs(20))?;
+        let begun = Instant::now();
+        self.agent = Agent::start(self.context, &self.options)?;
+        Ok(begun.elapsed())
     }
 
     pub fn agent(&self) -> &Agent {

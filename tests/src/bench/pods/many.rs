@@ -56,6 +56,26 @@ pub fn by_agent<T>(
     Ok((Took { up, down }, result))
 }
 
+/// Starts the agent again so many times while these pods run. Returns the seconds from each start until the
+/// agent is ready.
+///
+/// # Errors
+/// Pods do not start or end, or an agent does not become ready.
+pub fn starts(
+    fixture: &mut PodsFixture<'_>,
+    evidence: &Evidence,
+    pods: usize,
+    times: usize,
+) -> Result<Vec<f64>, Failure> {
+    let manifests = series("start", pods, evidence);
+    let names = names(&manifests);
+    fixture.put(&manifests)?;
+    evidence.all_started(&names)?;
+    let seconds = (0..times).map(|_| Ok(fixture.restart()?.as_secs_f64())).collect();
+    fixture.remove(&names, evidence)?;
+    seconds
+}
+
 /// Measures the bare calls.
 ///
 /// # Errors

@@ -41,6 +41,9 @@ const KUBELET_MS: [f64; 2] = [450.0, 610.0];
 const NOISE: f64 = 1.1;
 /// Numbers of idle pods, and a tenth of the CPU seconds per minute that a kubelet 1.35 uses with them.
 const IDLE: [(usize, f64); 3] = [(10, 0.095), (50, 0.22), (100, 0.40)];
+/// How often the agent is started with the most pods, and how many seconds it may take until it is ready.
+const STARTS: usize = 10;
+const START_S: f64 = 0.3;
 /// Bound of the memory with the most pods, in megabytes.
 const MEMORY_MB: f64 = 30.0;
 
@@ -65,7 +68,7 @@ impl Bench for Pods {
         let evidence = Evidence::new(context)?;
         let containerd = PrivateContainerd::start(PrivateOptions::for_test(context))?;
         let bare = Bare::new(context, containerd.socket())?;
-        let fixture = PodsFixture::new(context, containerd.socket(), bare.reconcile())?;
+        let mut fixture = PodsFixture::new(context, containerd.socket(), bare.reconcile())?;
         let mut figures = Vec::new();
         let time = Duration::from_secs(seconds);
         run.progress(&format!("no pods for {seconds} s"));
@@ -94,6 +97,11 @@ impl Bench for Pods {
             idle::cost(run, &fixture, time)
         })?;
         figures.extend(of_many(pods, agent, calls, best));
+
+        run.progress(&format!("{STARTS} starts of the agent with {pods} pods"));
+        let starts = many::starts(&mut fixture, &evidence, pods, STARTS)?;
+        let name = format!("start of the agent to ready, {pods} pods");
+        figures.push(Figure::of("pods", name, "s", &starts, Bound::p50(START_S)));
 
         costs.push((pods, cost));
         figures.extend(costs.into_iter().flat_map(|(pods, cost)| of_idle(pods, cost)));
