@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED};
+use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED, WaitKey};
 use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
@@ -104,15 +104,21 @@ impl Sampler {
         if let Some(kernel) = &mut self.kernel
             && let Some(counted) = &mut kernel.neighbours
         {
-            let registry = registry.lock();
-            counted.forget(|key| {
+            let pairs = counted.read();
+            let is_gone = |registry: &Registry, key: WaitKey| {
                 let space = neighbours::resource(key).and_then(|(_, space)| kernel.spaces.of(space));
                 let is_known = |id| {
                     [EARLIER, NODE].contains(&id)
                         || space.is_some_and(|space| registry.path(space, id).is_some())
                 };
                 !is_known(key.waiting) || !is_known(key.neighbour)
-            });
+            };
+            // No system call is made while what reads the kernel's records waits for the registry.
+            let gone: Vec<WaitKey> = {
+                let registry = registry.lock();
+                pairs.iter().map(|pair| pair.key).filter(|key| is_gone(&registry, *key)).collect()
+            };
+            counted.forget(&gone);
             if let Some(lost) = counted.lost_ns().filter(|lost| *lost > self.lost_waits_ns) {
                 let newly = Duration::from_nanos(lost - self.lost_waits_ns);
                 warn!(

@@ -80,7 +80,6 @@ fn match_schedstat(context: &Context) -> Result<(), Failure> {
         ensure!(ns > sum / 4, "only {ns} ns of {sum} ns behind {name}: {of_container:?}");
     }
     ensure!(of_noisy + of_service > sum / 10 * 9, "too much of {sum} ns behind others: {of_container:?}");
-    // Whoever has the CPU half of the time lets the other one wait as long.
     let of_other = waits(&client, &noisy, "cpu")?;
     ensure!(!of_other.iter().any(|wait| wait.neighbour.ends_with(&noisy_name)), "itself: {of_other:?}");
     ensure_eq!(waits(&client, &below, "cpu")?.len(), 0, "waits of what is no container");
@@ -93,7 +92,7 @@ fn match_schedstat(context: &Context) -> Result<(), Failure> {
 }
 
 /// A container that reclaims memory because its pod is at the limit waits for that pod, as long as its tasks
-/// stall by the topic reclaim; for its own limit it waits for nobody.
+/// stall by the topic reclaim; what it reclaims for its own limit is not counted.
 fn shared_limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
     let agent = node.start_with_few_rounds(ONLY_NEIGHBOURS, &context.temp.join("state"))?;

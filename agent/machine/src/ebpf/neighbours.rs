@@ -50,14 +50,12 @@ impl Neighbours {
         sums.map(pair).collect()
     }
 
-    /// Removes sums, such as those of cgroups that are gone. A wait that is counted in this moment is lost
-    /// with them.
-    pub fn forget(&mut self, is_gone: impl Fn(WaitKey) -> bool) {
-        for WaitKey { waiting, neighbour, resource } in
-            self.read().iter().map(|pair| pair.key).filter(|key| is_gone(*key))
-        {
+    /// Removes sums, such as those of cgroups that are gone. A wait that is counted in this moment is lost with
+    /// them.
+    pub fn forget(&mut self, keys: &[WaitKey]) {
+        for WaitKey { waiting, neighbour, resource } in keys {
             // Gone already is as wanted.
-            let _ = self.waits.remove(&[waiting, neighbour, resource]);
+            let _ = self.waits.remove(&[*waiting, *neighbour, *resource]);
         }
     }
 
