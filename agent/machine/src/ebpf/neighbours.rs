@@ -50,8 +50,8 @@ impl Neighbours {
         sums.map(pair).collect()
     }
 
-    /// Removes sums, such as those of cgroups that are gone. A wait that is counted in this moment is lost with
-    /// them.
+    /// Removes sums, such as those of cgroups that are gone. A wait that is counted in this moment is lost
+    /// with them.
     pub fn forget(&mut self, keys: &[WaitKey]) {
         for WaitKey { waiting, neighbour, resource } in keys {
             // Gone already is as wanted.
