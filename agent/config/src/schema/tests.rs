@@ -2,19 +2,38 @@
 
 use std::sync::LazyLock;
 
-use jsonschema::Validator;
+use boon::{Compiler, SchemaIndex, Schemas, ValidationError};
 
 use super::*;
 use crate::{Config, ConfigError, parse};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| jsonschema::draft202012::new(&schema()).unwrap());
+/// Compiles a schema, which is checked against its meta-schema before.
+static COMPILED: LazyLock<(Schemas, SchemaIndex)> = LazyLock::new(|| {
+    let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
+    compiler.add_resource("nodewarden.json", schema()).unwrap();
+    let index = compiler.compile("nodewarden.json", &mut schemas).unwrap();
+    (schemas, index)
+});
 
 /// What the validator says about a file; empty if it is valid.
 pub fn faults(text: &str) -> Vec<String> {
     let file: Value = serde_yaml_ng::from_str(text).unwrap();
-    VALIDATOR.iter_errors(&file).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    let (schemas, index) = &*COMPILED;
+    let mut faults = Vec::new();
+    if let Err(error) = schemas.validate(&file, *index) {
+        add_faults(&error, &mut faults);
+    }
+    faults
+}
+
+/// An error without causes is a fault; the others only group them.
+fn add_faults(error: &ValidationError<'_, '_>, faults: &mut Vec<String>) {
+    if error.causes.is_empty() {
+        faults.push(format!("{}: {}", error.instance_location, error.kind));
+    }
+    error.causes.iter().for_each(|cause| add_faults(cause, faults));
 }
 
 fn read(body: &str) -> Result<Config, ConfigError> {
@@ -23,7 +42,9 @@ fn read(body: &str) -> Result<Config, ConfigError> {
 
 #[test]
 fn it_is_a_schema() {
-    assert!(jsonschema::meta::is_valid(&schema()));
+    assert_eq!(schema()["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let (schemas, index) = &*COMPILED;
+    assert!(schemas.validate(&Value::Null, *index).is_err());
 }
 
 #[test]
