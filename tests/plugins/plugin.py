@@ -274,7 +274,7 @@ class Plugin:
         while True:
             try:
                 found = os.stat(socket)
-                identity = (found.st_ino, found.st_ctime_ns)
+                identity = (found.st_ino, found.st_mtime_ns)
             except FileNotFoundError:
                 identity = None
             if identity and identity != last and (last is None or self.behaviour["again"]):

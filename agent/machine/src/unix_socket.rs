@@ -2,13 +2,14 @@
 //! replaced.
 //!
 //! A lock file next to the socket distinguishes a live agent from a dead one: the kernel releases the lock of
-//! a process that has ended for any reason. The socket is bound under another name, with its final mode, and
-//! then renamed: it never exists with wider permissions, and a stale one is replaced in one step.
+//! a process that has ended for any reason. The socket is bound under another name, gets its final mode, and
+//! is then renamed or linked: under its own name it never has wider permissions, and never refuses a
+//! connection.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -102,32 +103,24 @@ impl Claim {
     /// A call fails.
     pub fn bind(self) -> Result<Socket, SocketError> {
         let new = with_suffix(&self.path, NEW);
-        unlink(&new)?;
-        let listener = UnixListener::bind(&new).map_err(SocketError::at("bind", &new))?;
-        fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(SocketError::at("chmod", &new))?;
-        let id = id(&new)?;
+        let (listener, id) = listen_at(&new)?;
         fs::rename(&new, &self.path).map_err(SocketError::at("rename", &self.path))?;
         self.socket(listener, id)
     }
 
-    /// Creates the socket (mode 0600) under its own name, for programs that wait until a file of that name is
-    /// created (`IN_CREATE`).
+    /// Creates the socket (mode 0600) for programs that wait until a file of its name is created
+    /// (`IN_CREATE`, which a rename is not) and connect in that moment: as a link to the socket of another
+    /// name, which accepts connections by then. Between bind(2) and listen(2) they would be refused.
     ///
     /// # Errors
     /// A call fails.
     pub fn bind_in_place(self) -> Result<Socket, SocketError> {
-        let path = &self.path;
-        unlink(path)?;
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)
-            .map_err(SocketError::at("socket", path))?;
-        // The file gets the mode that the socket has before (unix_bind_bsd), so it is never open to others.
-        fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR).map_err(SocketError::at("fchmod", path))?;
-        let address = UnixAddr::new(path).map_err(SocketError::at("bind", path))?;
-        bind(fd.as_raw_fd(), &address).map_err(SocketError::at("bind", path))?;
-        listen(&fd, Backlog::MAXCONN).map_err(SocketError::at("listen", path))?;
-        let id = id(path)?;
-        self.socket(UnixListener::from(fd), id)
+        let new = with_suffix(&self.path, NEW);
+        let (listener, id) = listen_at(&new)?;
+        unlink(&self.path)?;
+        fs::hard_link(&new, &self.path).map_err(SocketError::at("link", &self.path))?;
+        unlink(&new)?;
+        self.socket(listener, id)
     }
 
     fn socket(self, listener: UnixListener, id: (u64, u64)) -> Result<Socket, SocketError> {
@@ -216,6 +209,20 @@ fn lock(path: &Path) -> Result<Flock<File>, SocketError> {
     }
 }
 
+/// Listens on a new socket (mode 0600) and says which file it is.
+fn listen_at(path: &Path) -> Result<(UnixListener, (u64, u64)), SocketError> {
+    unlink(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)
+        .map_err(SocketError::at("socket", path))?;
+    // The file gets the mode that the socket has before (unix_bind_bsd), so it is never open to others.
+    fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR).map_err(SocketError::at("fchmod", path))?;
+    let address = UnixAddr::new(path).map_err(SocketError::at("bind", path))?;
+    bind(fd.as_raw_fd(), &address).map_err(SocketError::at("bind", path))?;
+    listen(&fd, Backlog::MAXCONN).map_err(SocketError::at("listen", path))?;
+    Ok((UnixListener::from(fd), id(path)?))
+}
+
 /// Whether the path may be taken: nothing is there, or a socket without a listener.
 fn clear(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
@@ -259,6 +266,26 @@ mod tests {
         assert!(matches!(Claim::take(&path), Err(SocketError::InUse { .. })));
         drop(socket);
         assert!(!path.exists());
+    }
+
+    /// A device plugin that connects as soon as the socket is there would give up when it is refused.
+    #[test]
+    fn no_connection_is_refused_once_the_socket_is_in_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..200 {
+            let path = dir.path().join(format!("{round}.sock"));
+            let connecting = std::thread::spawn({
+                let path = path.clone();
+                move || loop {
+                    match UnixStream::connect(&path) {
+                        Err(error) if error.kind() == ErrorKind::NotFound => std::hint::spin_loop(),
+                        connected => return connected.map(drop),
+                    }
+                }
+            });
+            let _socket = Claim::take(&path).unwrap().bind_in_place().unwrap();
+            connecting.join().unwrap().unwrap();
+        }
     }
 
     #[test]

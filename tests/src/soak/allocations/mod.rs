@@ -100,7 +100,10 @@ pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
     for round in 0..plan.rounds {
         let step = Step::ALL[(round % Step::ALL.len() as u64) as usize];
         soak.round(round, step).map_err(|failure| {
-            Failure::Unexpected(format!("round {round}, killed at {:?}: {failure}", step.name()))
+            let log = soak.plugin.log();
+            let last = &log[log.len().saturating_sub(6)..];
+            let at = format!("round {round}, killed at {:?}", step.name());
+            Failure::Unexpected(format!("{at}: {failure}; the plugin's last calls: {last:?}"))
         })?;
         if reported.elapsed() >= REPORT {
             progress(&format!("{} of {} rounds: all well", soak.tally.rounds, plan.rounds));
