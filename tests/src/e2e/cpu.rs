@@ -22,14 +22,14 @@ pub const TESTS: &[Test] = &[
     ]),
 ];
 
-/// CPU time of a cgroup busy for ten seconds (five on an emulated machine) is within 2 % of the kernel's
+/// CPU time of a cgroup busy for ten seconds (three on an emulated machine) is within 2 % of the kernel's
 /// files.
 fn matches_files(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
     let client = agent.client()?;
     let group = root.child("busy")?;
-    let mut worker = Worker::spawn(context, Some(&group), &["spin", context.scaled(["10000", "5000"])])?;
+    let mut worker = Worker::spawn(context, Some(&group), &["spin", context.scaled(["10000", "3000"])])?;
     let before = settled(&client, &group)?;
     let files_before = group.kernel_cpu_ns()?;
     worker.go()?;
@@ -54,7 +54,7 @@ fn wait_matches(context: &Context) -> Result<(), Failure> {
     let group = root.child("crowd")?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut workers = (0..2 * cpus)
-        .map(|_| Worker::spawn(context, Some(&group), &["spin", "4000"]))
+        .map(|_| Worker::spawn(context, Some(&group), &["spin", context.scaled(["4000", "2500"])]))
         .collect::<Result<Vec<_>, _>>()?;
     let before = settled(&client, &group)?;
     // Read by the test: a worker would wait for a CPU before it could read it itself.

@@ -84,7 +84,7 @@ fn answer_under_churn(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let ring_bytes = Some(page_bytes() as u32);
     let agent = Agent::start(context, &AgentOptions { ring_bytes, ..Default::default() })?;
-    let end = Instant::now() + Duration::from_secs(context.scaled([5, 3]));
+    let end = Instant::now() + Duration::from_secs(context.scaled([5, 2]));
     let until_end = |ask: &dyn Fn() -> Result<(), Failure>| {
         while Instant::now() < end {
             ask()?;

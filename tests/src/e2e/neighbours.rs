@@ -52,7 +52,7 @@ fn match_schedstat(context: &Context) -> Result<(), Failure> {
     let below = service.child("main")?;
     let mut workers = [&waiting, &noisy, &below]
         .into_iter()
-        .map(|group| Worker::spawn(context, Some(group), &["spin", "4000"]))
+        .map(|group| Worker::spawn(context, Some(group), &["spin", context.scaled(["4000", "2500"])]))
         .collect::<Result<Vec<_>, _>>()?;
     for worker in &workers {
         pin_to_first_cpu(worker.pid())?;
@@ -101,7 +101,7 @@ fn shared_limit(context: &Context) -> Result<(), Failure> {
     file_of_zeros(&file, 256 * MIB).map_err(Failure::file(&file))?;
     let path = file.display().to_string();
     let reads = |group: &Group| -> Result<Cgroup, Failure> {
-        let worker = Worker::start(context, Some(group), &["read-file", &path, "2"])?;
+        let worker = Worker::start(context, Some(group), &["read-file", &path, context.scaled(["2", "1"])])?;
         let _: Took = worker.report(context.patiently(30))?;
         Ok(settled(&client, group)?)
     };

@@ -1,5 +1,5 @@
 //! 1,000 OOM kills in 100 cgroups that are removed as soon as their processes are dead. On an emulated
-//! machine, where each kill takes as long as ten, 100 kills in 20 cgroups.
+//! machine, where each kill takes as long as ten, 50 kills in 10 cgroups.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ pub const TESTS: &[Test] = &[
         .timeout(180),
 ];
 
-const CGROUPS: [usize; 2] = [100, 20];
+const CGROUPS: [usize; 2] = [100, 10];
 const KILLS_EACH: [u32; 2] = [10, 5];
 /// Cgroups with kills at the same time.
 const AT_ONCE: usize = 4;

@@ -49,13 +49,14 @@ fn counters(context: &Context) -> Result<(), Failure> {
 
 /// The end of a process with 200 threads is one exit, however it ends, and a kill of it one event.
 fn threads(context: &Context) -> Result<(), Failure> {
-    const ROUNDS: u64 = 10;
+    const ROUNDS: [u64; 2] = [10, 3];
+    let rounds = context.scaled(ROUNDS);
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
     let client = agent.client()?;
     let events = client.watch_types(&["exit"])?;
     let group = root.child("threads")?;
-    let arguments = ["threaded-processes", &ROUNDS.to_string(), "200"];
+    let arguments = ["threaded-processes", &rounds.to_string(), "200"];
     let mut worker = Worker::spawn(context, Some(&group), &arguments)?;
     let before = read(&settled(&client, &group)?)?;
     let skipped_before = skipped_exits(&client)?;
@@ -79,7 +80,7 @@ fn threads(context: &Context) -> Result<(), Failure> {
     );
     let killed = events
         .collect(Duration::from_millis(500), context.patiently(2), |event| event.cgroup == group.path())?;
-    ensure!(missing(ROUNDS, killed.len() as u64), "{} events of {ROUNDS} killed processes", killed.len());
+    ensure!(missing(rounds, killed.len() as u64), "{} events of {rounds} killed processes", killed.len());
     Ok(())
 }
 

@@ -10,6 +10,9 @@ use crate::harness::{Context, Failure};
 use crate::worker::report::Victim;
 
 pub const MIB: u64 = 1 << 20;
+/// How long `eventually` waits between two questions at least, and at most.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long an event may take to arrive.
 pub const SOON: Duration = Duration::from_secs(1);
@@ -82,13 +85,16 @@ pub fn eventually<T>(
 ) -> Result<T, Failure> {
     let deadline = Instant::now() + wait;
     loop {
+        let asked = Instant::now();
         if let Some(found) = ask()? {
             return Ok(found);
         }
         if Instant::now() >= deadline {
             return Err(Failure::Unexpected(format!("{missing} (waited {} s)", wait.as_secs())));
         }
-        std::thread::sleep(Duration::from_millis(50));
+        // On an emulated machine a question can take as long as the pause: asking must not take the CPUs
+        // from what is waited for.
+        std::thread::sleep((4 * asked.elapsed()).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
 }
 

@@ -120,9 +120,19 @@ impl Tree {
 
     /// Checks that no value of these cgroups changes by `daemon-reload` and `daemon-reexec`.
     pub fn unchanged_by_reload(&self, context: &Context, paths: &[String]) -> Result<(), Failure> {
+        self.unchanged_by(context, &["daemon-reload", "daemon-reexec"], paths)
+    }
+
+    /// Checks that no value of these cgroups changes by commands of `systemctl`.
+    pub fn unchanged_by(
+        &self,
+        context: &Context,
+        commands: &[&str],
+        paths: &[String],
+    ) -> Result<(), Failure> {
         let all = || paths.iter().map(|path| self.values(path)).collect::<Result<Vec<_>, _>>();
         let before = all()?;
-        for command in ["daemon-reload", "daemon-reexec"] {
+        for &command in commands {
             systemctl(&[command])?;
             // systemd writes the files after it has answered.
             std::thread::sleep(Duration::from_millis(100) * context.patience);
@@ -311,7 +321,7 @@ fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
         let limits = Limits { cpuset_cpus: Some(list.into()), ..Limits::default() };
         tree.driver.set(&node, &limits)?;
         check_values(&tree.values(&node)?, &node, &[("cpuset.cpus", list), ("AllowedCPUs", list)])?;
-        tree.unchanged_by_reload(context, std::slice::from_ref(&node))?;
+        tree.unchanged_by(context, &["daemon-reload"], std::slice::from_ref(&node))?;
     }
     // `cpu.idle` on and off again.
     set(
@@ -322,7 +332,7 @@ fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
         Limits { cpu: Some(CpuShare::Shares(340)), cpu_idle: Some(false), ..Limits::default() },
         &[("cpu.idle", "0"), ("CPUWeight", "13"), ("cpu.weight", "13")],
     )?;
-    tree.unchanged_by_reload(context, &[pod_path])
+    tree.unchanged_by_reload(context, &[node, pod_path])
 }
 
 /// A container's scope, as a runtime creates it, gets limits too, with `OOMPolicy=kill` `memory.oom.group` as

@@ -31,7 +31,7 @@ pub const TESTS: &[Test] = &[
 
 const PODS: u64 = 8;
 /// Number of changes on an ordinary and on an emulated machine.
-const CHANGES: [usize; 2] = [1000, 200];
+const CHANGES: [usize; 2] = [1000, 100];
 /// Number of changes between two reconciles.
 const ROUND: usize = 50;
 
