@@ -126,6 +126,9 @@ fn furnish(tree: &Path) -> Result<(), AssetError> {
     for unit in recipe::MASKED {
         put_link(tree, &format!("etc/systemd/system/{unit}"), "/dev/null")?;
     }
+    for generator in recipe::MASKED_GENERATORS {
+        put_link(tree, &format!("etc/systemd/system-generators/{generator}"), "/dev/null")?;
+    }
     let busybox = files::read(&tree.join(BUSYBOX))?;
     let images = images(&busybox).map_err(FileError::of("archive the images of", tree))?;
     Ok(put(tree, recipe::IMAGES, &images)?)

@@ -189,11 +189,26 @@ pub const MASKED: [&str; 45] = [
     "tmp.mount",
 ];
 
+/// Programs by which systemd would look for units to make, again with every `daemon-reload`: there are none
+/// here, and on an emulated machine looking takes half of the time of a reload.
+pub const MASKED_GENERATORS: [&str; 10] = [
+    "systemd-debug-generator",
+    "systemd-fstab-generator",
+    "systemd-getty-generator",
+    "systemd-gpt-auto-generator",
+    "systemd-hibernate-resume-generator",
+    "systemd-rc-local-generator",
+    "systemd-ssh-generator",
+    "systemd-system-update-generator",
+    "systemd-sysv-generator",
+    "systemd-tpm2-generator",
+];
+
 /// Changes whenever anything of the recipe does.
 pub fn fingerprint() -> String {
     let all = format!(
         "{REVISION} {RELEASE} {PACKAGES:?} {REMOVED:?} {SIZE} {IMAGES} {PAUSE_IMAGE} {BUSYBOX_IMAGE} {COMMANDS:?} \
-         {FILES:?} {LINKS:?} {MASKED:?}"
+         {FILES:?} {LINKS:?} {MASKED:?} {MASKED_GENERATORS:?}"
     );
     short(&all)
 }
