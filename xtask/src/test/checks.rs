@@ -29,52 +29,78 @@ impl Check {
     }
 }
 
+const CLIPPY: &str = "clippy";
 const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
-/// The features are for [`use_what_clippy_checked`].
+/// The features are for [`lint_what_is_compiled`].
 const DOCUMENTED: [&str; 4] =
     ["--no-deps", "--document-private-items", "--features", "nodewarden-fuzz/as-tests"];
 
-/// Lets `cargo doc` read the crates that clippy has checked, which cargo keeps apart from those that the
-/// compiler alone has: with the variables that `cargo clippy -- -D warnings` sets. The lints were looked at
-/// then.
-fn use_what_clippy_checked(layout: &Layout, command: &mut Command) {
-    let Ok(sysroot) = process::capture(layout.command("rustc").args(["--print", "sysroot"])) else { return };
-    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
-    if driver.exists() {
-        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
-        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+/// Lets another command of cargo do what `cargo clippy -- -D warnings` does with the crates that it compiles,
+/// by the variables that clippy sets. A crate that clippy has checked before is not checked again: cargo
+/// keeps these apart from what the compiler alone has checked. Returns why it is not possible.
+pub fn lint_what_is_compiled(layout: &Layout, command: &mut Command) -> Result<(), String> {
+    if let Some(reason) = missing(layout, "clippy") {
+        return Err(reason);
     }
+    let sysroot = process::capture(layout.command("rustc").args(["--print", "sysroot"]));
+    let sysroot = sysroot.map_err(|error| error.to_string())?;
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+    if !driver.exists() {
+        return Err(format!("{} does not exist", driver.display()));
+    }
+    command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+    command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    Ok(())
 }
 
 /// All packages but the kernel programs.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "nodewarden-ebpf"];
 
-/// Checks the code: formatting, lints and layers. What lints deny is in the root Cargo.toml. A check whose
-/// program is not on this machine counts as skipped.
+/// Checks the code: formatting, the kernel programs' lints and layers. What lints deny is in the root
+/// Cargo.toml. A check whose program is not on this machine counts as skipped.
 ///
 /// # Errors
 /// When one can't be started, or the layers can't be read.
 pub fn code(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
-    let cargo = |subcommand| cargo(layout, subcommand);
-    let lints = [&HOST[..], &["--all-targets"], &DENY_WARNINGS].concat();
     let kernel = build::kernel_cargo(layout, "clippy");
     let checks = [
-        Check::new("fmt", Some("fmt"), cargo("fmt"), &["--all", "--check"]),
-        Check::new("clippy", Some("clippy"), cargo("clippy"), &lints),
+        Check::new("fmt", Some("fmt"), cargo(layout, "fmt"), &["--all", "--check"]),
         Check::new("clippy_kernel_programs", Some("clippy"), kernel, &DENY_WARNINGS),
     ];
     run_all(layout, checks, tally)?;
     layers(layout, tally)
 }
 
+/// Checks the other lints, where the unit tests are not built after it with `unit::Scope::lint`.
+///
+/// # Errors
+/// When cargo can't be started.
+pub fn lints(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let arguments = [&HOST[..], &["--all-targets"], &DENY_WARNINGS].concat();
+    run_all(layout, [Check::new(CLIPPY, Some("clippy"), cargo(layout, "clippy"), &arguments)], tally)
+}
+
+/// Counts the lints of what a build of unit tests compiled.
+pub fn count_lints(good: bool, tally: &mut Tally) {
+    count(&format!("check::{CLIPPY}"), good, tally);
+}
+
+/// Counts them as skipped for this reason.
+pub fn skip_lints(reason: String, tally: &mut Tally) {
+    skip(&format!("check::{CLIPPY}"), reason, tally);
+}
+
 /// Checks that the documents of the code can be made: every item that must have one has one, and every link
-/// in them leads somewhere. Quick after [`code`], which reads most of the same.
+/// in them leads somewhere. With `linted`, after [`lints`], it is quick: that reads most of the same.
 ///
 /// # Errors
 /// When one can't be started.
-pub fn documents(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+pub fn documents(layout: &Layout, linted: bool, tally: &mut Tally) -> Result<(), TestError> {
     let mut documents = cargo(layout, "doc");
-    use_what_clippy_checked(layout, &mut documents);
+    if linted {
+        // Not possible: then it checks by the compiler alone.
+        drop(lint_what_is_compiled(layout, &mut documents));
+    }
     let kernel = build::kernel_cargo(layout, "doc");
     let checks = [
         // Private items too: their links are read in the source, where most of them are.

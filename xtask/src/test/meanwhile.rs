@@ -51,7 +51,7 @@ impl Documents {
             // Refused: then the tests that run meanwhile share the CPUs with it.
             drop(process::take_idle_time());
             let mut tally = Tally::default();
-            checks::documents(&layout, &mut tally)?;
+            checks::documents(&layout, false, &mut tally)?;
             Ok(tally)
         }))
     }

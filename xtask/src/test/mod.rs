@@ -164,8 +164,12 @@ fn run_kind(
     let downloads = meanwhile.then(|| meanwhile::Setup::begin_downloading(layout));
     if everything || kind == Kind::Checks {
         checks::code(layout, tally)?;
+        // Else the build of the unit tests lints what it compiles.
+        if !everything {
+            checks::lints(layout, tally)?;
+        }
         if !later {
-            checks::documents(layout, tally)?;
+            checks::documents(layout, !everything, tally)?;
         }
         downloads.map(meanwhile::Setup::wait).transpose()?;
         checks::chart(layout, tally)?;
@@ -176,7 +180,7 @@ fn run_kind(
     }
     if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
         let then = (kind == Kind::All && !quick && layout::is_root()).then_some(layout);
-        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter };
+        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter, lint: everything };
         unit::run(layout, scope, tally, || then.into_iter().for_each(e2e::build_ahead))?;
         clock.ended("unit tests");
     }

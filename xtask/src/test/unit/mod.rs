@@ -12,7 +12,7 @@ use xtask_common::layout::{GOLDEN_VARIABLE, Layout};
 use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
 
-use super::TestError;
+use super::{TestError, checks};
 use libtest::Libtest;
 use programs::Program;
 
@@ -26,6 +26,8 @@ pub struct Scope<'a> {
     pub golden_only: bool,
     /// Only those with this in their name, which begins with the package's.
     pub filter: Option<&'a str>,
+    /// Whether what they compile is linted, which counts as a test.
+    pub lint: bool,
 }
 
 /// The tests of one program that are to run.
@@ -43,7 +45,7 @@ struct Chosen {
 /// # Errors
 /// When cargo or a test program can't be started, or a test does not compile.
 pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce()) -> Result<(), TestError> {
-    let programs = programs::build(layout)?;
+    let programs = build(layout, scope.lint, tally)?;
     built();
     let mut chosen = Vec::new();
     for program in programs {
@@ -55,6 +57,24 @@ pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce(
     chosen.sort_by_key(|chosen| std::cmp::Reverse(chosen.tests.len()));
     tally.add(run_all(layout, chosen)?);
     Ok(())
+}
+
+/// Builds them. What is wrong by clippy alone is compiled again without it.
+fn build(layout: &Layout, lint: bool, tally: &mut Tally) -> Result<Vec<Program>, CommandError> {
+    let mut linted = programs::build_command(layout);
+    if lint {
+        match checks::lint_what_is_compiled(layout, &mut linted) {
+            Ok(()) => {
+                let programs = programs::build(linted);
+                checks::count_lints(programs.is_ok(), tally);
+                if programs.is_ok() {
+                    return programs;
+                }
+            }
+            Err(reason) => checks::skip_lints(reason, tally),
+        }
+    }
+    programs::build(programs::build_command(layout))
 }
 
 /// Chooses among `tests`. Those that would need recorded values which are not there are counted as skipped.
@@ -133,7 +153,7 @@ mod tests {
         let program = Program { name: "gc".into(), path: "/p".into(), folder: "/f".into() };
         let tests = ["rank::oldest", "golden::x", "order::golden::y"].map(str::to_owned).to_vec();
         let mut tally = Tally::default();
-        let chosen = choose(program, tests, Scope { golden_only, filter }, golden, &mut tally);
+        let chosen = choose(program, tests, Scope { golden_only, filter, lint: false }, golden, &mut tally);
         (chosen.tests.join(" "), chosen.all, tally.counts.skipped)
     }
 

@@ -41,14 +41,19 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the tests of every package but the kernel programs.
-///
-/// # Errors
-/// When cargo can't be started or something does not compile.
-pub fn build(layout: &Layout) -> Result<Vec<Program>, CommandError> {
+/// The command that builds the tests of every package but the kernel programs.
+pub fn build_command(layout: &Layout) -> Command {
     let mut command = layout.cargo();
     command.args(["test", "--workspace", "--exclude", "nodewarden-ebpf", "--lib", "--bins", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
+    command
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When cargo can't be started or something does not compile.
+pub fn build(mut command: Command) -> Result<Vec<Program>, CommandError> {
     let mut programs = Vec::new();
     let status = process::each_output_line(&mut command, |line| programs.extend(program(line)))?;
     if status.success() {
