@@ -164,16 +164,14 @@ fn run_kind(
     let downloads = meanwhile.then(|| meanwhile::Setup::begin_downloading(layout));
     if everything || kind == Kind::Checks {
         checks::code(layout, tally)?;
-        // Else the build of the unit tests lints what it compiles.
         if !everything {
+            // Else the build of the unit tests lints what it compiles, and the chart follows them: what it
+            // needs is downloaded meanwhile.
             checks::lints(layout, tally)?;
+            checks::chart(layout, tally)?;
         }
         if !later {
             checks::documents(layout, !everything, tally)?;
-        }
-        downloads.map(meanwhile::Setup::wait).transpose()?;
-        checks::chart(layout, tally)?;
-        if !later {
             checks::dependencies(layout, tally)?;
         }
         clock.ended("checks");
@@ -181,7 +179,16 @@ fn run_kind(
     if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
         let then = (kind == Kind::All && !quick && layout::is_root()).then_some(layout);
         let scope = unit::Scope { golden_only: kind == Kind::Golden, filter, lint: everything };
-        unit::run(layout, scope, tally, || then.into_iter().for_each(e2e::build_ahead))?;
+        let mut downloaded = Ok(());
+        let built = || {
+            downloaded = downloads.map_or(Ok(()), meanwhile::Setup::wait);
+            then.into_iter().for_each(e2e::build_ahead);
+        };
+        unit::run(layout, scope, tally, built)?;
+        downloaded?;
+        if everything {
+            checks::chart(layout, tally)?;
+        }
         clock.ended("unit tests");
     }
     if matches!(kind, Kind::All | Kind::E2e) {
