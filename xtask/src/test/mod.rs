@@ -191,6 +191,7 @@ fn run_kind(
         }
         clock.ended("unit tests");
     }
+    let mut documents = None;
     if matches!(kind, Kind::All | Kind::E2e) {
         let mut rest = None;
         let mut before = || {
@@ -205,19 +206,19 @@ fn run_kind(
             clock.ended("rest of the setup, checks of dependencies");
         }
         // These tests wait for a third of the CPUs' time.
-        let documents = later.then(|| meanwhile::Documents::begin(layout));
+        documents = later.then(|| meanwhile::Documents::begin(layout));
         if filter.is_none() && layout::is_root() {
             cluster::run_second_part(layout, Profile::of(!quick), clock, tally)?;
-        }
-        if let Some(documents) = documents {
-            tally.add(documents.wait()?);
-            clock.ended("checks of documents");
         }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
     if guests {
         tally.add(vm::run(layout, filter, clock)?);
         clock.ended("virtual machines");
+    }
+    if let Some(documents) = documents {
+        tally.add(documents.wait()?);
+        clock.ended("rest of the documents");
     }
     Ok(())
 }

@@ -36,8 +36,8 @@ impl Fetching {
 }
 
 /// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot
-/// guests has them counted as skipped. Nothing else runs meanwhile: emulated machines that get only what
-/// other tests leave of two CPUs miss time-outs.
+/// guests has them counted as skipped. No other test runs meanwhile: emulated machines that get only what
+/// others leave of two CPUs miss time-outs.
 ///
 /// # Errors
 /// When the programs can't be built, or guests not be booted for a fault of ours.
