@@ -31,7 +31,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "late_packets",
     "late_writes",
     "eviction_observed",
-    "throttle_",
+    "throttle_memory",
     "system_cgroups_",
     "interrupt_ends_cleanly",
     "hierarchy_matches_kubelet",
