@@ -37,7 +37,10 @@ const DOCUMENTED: [&str; 4] =
 
 /// Lets another command of cargo do what `cargo clippy -- -D warnings` does with the crates that it compiles,
 /// by the variables that clippy sets. A crate that clippy has checked before is not checked again: cargo
-/// keeps these apart from what the compiler alone has checked. Returns why it is not possible.
+/// keeps these apart from what the compiler alone has checked.
+///
+/// # Errors
+/// Why clippy can't be used.
 pub fn lint_what_is_compiled(layout: &Layout, command: &mut Command) -> Result<(), String> {
     if let Some(reason) = missing(layout, "clippy") {
         return Err(reason);
@@ -71,7 +74,8 @@ pub fn code(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     layers(layout, tally)
 }
 
-/// Checks the other lints, where the unit tests are not built after it with `unit::Scope::lint`.
+/// Checks the lints of all packages but the kernel programs, for runs whose unit tests are not built with
+/// `unit::Scope::lint`.
 ///
 /// # Errors
 /// When cargo can't be started.
@@ -80,12 +84,12 @@ pub fn lints(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     run_all(layout, [Check::new(CLIPPY, Some("clippy"), cargo(layout, "clippy"), &arguments)], tally)
 }
 
-/// Counts the lints of what a build of unit tests compiled.
+/// Counts the check that [`lints`] makes as passed or failed, when the build of the unit tests made it.
 pub fn count_lints(good: bool, tally: &mut Tally) {
     count(&format!("check::{CLIPPY}"), good, tally);
 }
 
-/// Counts them as skipped for this reason.
+/// Counts that check as skipped for this reason.
 pub fn skip_lints(reason: String, tally: &mut Tally) {
     skip(&format!("check::{CLIPPY}"), reason, tally);
 }

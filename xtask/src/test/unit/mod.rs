@@ -59,7 +59,8 @@ pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce(
     Ok(())
 }
 
-/// Builds them. What is wrong by clippy alone is compiled again without it.
+/// Builds them. If that fails with clippy, they are built again without it: then they are tested all the same
+/// if only a lint was not kept.
 fn build(layout: &Layout, lint: bool, tally: &mut Tally) -> Result<Vec<Program>, CommandError> {
     let mut linted = programs::build_command(layout);
     if lint {
