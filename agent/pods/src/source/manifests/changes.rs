@@ -91,8 +91,11 @@ impl Changes {
         std::mem::take(due)
     }
 
-    /// When something is due without another event.
-    pub fn next(&self) -> Option<Instant> {
+    /// When something is due without another event: `now` if it is due already.
+    pub fn next(&self, now: Instant) -> Option<Instant> {
+        if !self.due.is_nothing() {
+            return Some(now);
+        }
         self.writing.values().min().map(|seen| *seen + SILENT)
     }
 
@@ -143,13 +146,24 @@ mod tests {
     fn a_file_that_is_never_closed_is_read_when_it_is_silent() {
         let (due, mut changes, now) = after(&[(Mask::IN_CREATE, "a")]);
         assert!(due.is_nothing() && changes.is_writing(OsStr::new("a")));
-        assert_eq!(changes.next(), Some(now + SILENT));
+        assert_eq!(changes.next(now), Some(now + SILENT));
         let later = now + SILENT / 2;
         changes.event(Mask::IN_MODIFY, Some(OsStr::new("a")), later);
         assert!(changes.take(now + SILENT).is_nothing());
-        assert_eq!(changes.next(), Some(later + SILENT));
+        assert_eq!(changes.next(later), Some(later + SILENT));
         assert_eq!(changes.take(later + SILENT).names.len(), 1);
-        assert!(changes.next().is_none() && !changes.is_writing(OsStr::new("a")));
+        assert!(changes.next(later).is_none() && !changes.is_writing(OsStr::new("a")));
+    }
+
+    #[test]
+    fn what_is_due_needs_no_other_event() {
+        let (mut changes, now) = (Changes::default(), Instant::now());
+        changes.event(Mask::IN_CREATE, Some(OsStr::new("a")), now);
+        changes.event(Mask::IN_CLOSE_WRITE, Some(OsStr::new("b")), now);
+        let later = now + SILENT / 2;
+        assert_eq!(changes.next(later), Some(later));
+        changes.take(later);
+        assert_eq!(changes.next(later), Some(now + SILENT));
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl Watcher {
             PollFd::new(stop.as_fd(), PollFlags::POLLIN),
         ];
         let now = Instant::now();
-        let until = self.relist_at().into_iter().chain(self.changes.next()).min().unwrap_or(now);
+        let until = self.relist_at().into_iter().chain(self.changes.next(now)).min().unwrap_or(now);
         match poll(&mut fds, rounded_up(until.saturating_duration_since(now))) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => {

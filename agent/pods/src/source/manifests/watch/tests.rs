@@ -105,6 +105,36 @@ fn each_change_is_sent() {
     );
 }
 
+/// The events of such a file are consumed with those of the others: no other event will come.
+#[test]
+fn a_file_written_while_others_are_read_is_not_left_until_the_next_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).unwrap();
+    let mut watcher = Watcher {
+        manifests: Manifests::new(dir.path(), "node"),
+        relist: Duration::from_secs(600),
+        events: EventQueue::new().unwrap(),
+        watched: None,
+        changes: Changes::default(),
+        listed: None,
+        last: Desired::default(),
+        send: Box::new(|_| {}),
+    };
+    assert!(watcher.read() && watcher.watched.is_some());
+    fs::write(dir.path().join("a.yaml"), manifest("a")).unwrap();
+    watcher.take_events();
+    // Ends the wait after a second if nothing else does.
+    let late = Arc::new(stop);
+    let stopping = late.clone();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(1));
+        stopping.write(1)
+    });
+    assert!(watcher.wait(&late), "woken only by the end of the test");
+    assert!(watcher.read());
+    assert_eq!(watcher.manifests.desired().pods.len(), 1);
+}
+
 #[test]
 fn a_file_that_is_being_written_is_read_when_it_is_closed() {
     let f = Fixture::new();
