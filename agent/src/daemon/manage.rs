@@ -83,7 +83,7 @@ fn run_pods(
     let hierarchy = prepared.keep(found.keep())?;
     let managers = resource_managers::start(context, &hierarchy.capacity().borrow().clone(), found.uids())?;
     devices.serve_pod_resources(context, &managers);
-    let probes = start_probes(context, endpoint);
+    let probes = start_probes(context, endpoint)?;
     let holds = Holds::default();
     let restored = RestoredState::open(&config.state_dir);
     let (pressure, conditions) = watch::channel(restored.pressure());
@@ -218,10 +218,11 @@ fn credential_providers(config: &Config) -> Result<Option<Providers>, DaemonErro
 }
 
 /// Starts the engine that runs probes.
-fn start_probes(context: Context<'_>, endpoint: &Endpoint) -> Probes {
+fn start_probes(context: Context<'_>, endpoint: &Endpoint) -> Result<Probes, DaemonError> {
     // A connection of its own: a command that takes long holds up no other call.
     let client = Client::new(endpoint).with_request_limit(context.config.pods.runtime_request_timeout);
     Probes::start(&context.config.probes, Arc::new(Handlers::new(client)))
+        .map_err(|source| DaemonError::Start { what: "thread of probes", source })
 }
 
 /// Counts preemptions and adds them to the decisions that `nodewarden explain` shows.

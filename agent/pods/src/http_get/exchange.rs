@@ -12,6 +12,7 @@ use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Request, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
 use super::executor::LocalExecutor;
 use super::request::{Body, Headers};
@@ -54,6 +55,18 @@ pub(super) async fn exchange(url: &Url, headers: &Headers<'_>, terms: Terms<'_>)
     if url.scheme == Scheme::Http {
         return over_http1(stream, address, request, url, terms).await;
     }
+    // Boxed: a connection with TLS takes 20 kB, which those without would take too, a thousand times a second.
+    Box::pin(over_tls(stream, address, request, url, headers, terms)).await
+}
+
+async fn over_tls(
+    stream: TcpStream,
+    address: SocketAddr,
+    request: Request<Body>,
+    url: &Url,
+    headers: &Headers<'_>,
+    terms: Terms<'_>,
+) -> Result<Exchanged, Fault> {
     let stream = secured(stream, &url.host, address, terms.trust).await?;
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         return over_http2(stream, address, headers.request(url, Version::HTTP_2)?, url, terms).await;

@@ -3,7 +3,8 @@
 //! The first point is the end of the initial delay. The second follows after half a period to one and a half,
 //! with a phase that differs between probes, so that the probes of containers started together are spread.
 //! The phase is derived from names only, so a restarted agent computes the same points. (A kubelet's workers
-//! begin at a random moment of a period after its restart.)
+//! begin at a random moment of a period after its restart.) Runs after the first begin up to 10 ms after their
+//! point, so that those of many containers begin together.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -15,6 +16,9 @@ use nodewarden_manifest::ProbeSpec;
 
 /// Upper bound of a container's age: 100 years, with which no sum here overflows.
 const OLDEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Probes that are due within this time begin together, if it is no more than a hundredth of their period.
+const TOGETHER: Duration = Duration::from_millis(10);
 
 /// Time since a container started; zero if the start is in the future because the clock was set back.
 pub fn age(now: Timestamp, started: Timestamp) -> Duration {
@@ -55,6 +59,14 @@ impl Grid {
     /// meanwhile are skipped; after a run that was due between points, at least half a period is left.
     pub fn after(&self, due: Duration, now: Duration) -> Duration {
         self.next(now.max(due + self.period / 2))
+    }
+
+    /// When to begin what is due `at` after a moment that all probes have in common: up to 10 ms, and up to a
+    /// hundredth of the period, later, together with others.
+    pub fn together(&self, at: Duration) -> Duration {
+        let step = TOGETHER.min(self.period / 100).as_nanos().max(1);
+        let late = at.as_nanos() % step;
+        if late == 0 { at } else { at + Duration::from_nanos((step - late) as u64) }
     }
 
     /// The first point at this age or later.
@@ -161,6 +173,21 @@ mod tests {
             tenths[(share * 10.0) as usize] += 1;
         }
         assert!(tenths.iter().all(|&count| (60..=140).contains(&count)), "{tenths:?}");
+    }
+
+    #[test]
+    fn runs_begin_together_within_a_hundredth_of_their_period() {
+        for (period, at, begun) in [
+            (1_000, 0, 0),
+            (1_000, 1, 10),
+            (1_000, 10, 10),
+            (10_000, 9_991, 10_000),
+            (100, 10_000, 10_000),
+            (100, 7, 7),
+        ] {
+            assert_eq!(grid(0, period, 0).together(MS(at)), MS(begun), "period {period}, at {at}");
+        }
+        assert_eq!(grid(0, 1, 0).together(Duration::from_nanos(10_001)), Duration::from_nanos(20_000));
     }
 
     proptest! {

@@ -27,6 +27,8 @@ pub struct Id {
 
 /// The state of all probed containers.
 pub struct State {
+    /// What the instants at which probes begin together are counted from.
+    started: Instant,
     next: u64,
     pub containers: HashMap<u64, Container>,
     /// Number of a container by its pod's uid and its name.
@@ -61,6 +63,7 @@ impl Left {
 impl State {
     pub fn new(settings: &ProbeSettings) -> Self {
         Self {
+            started: Instant::now(),
             next: 0,
             containers: HashMap::new(),
             names: HashMap::new(),
@@ -239,6 +242,8 @@ impl State {
         let never = container.memory.of(id.kind).last.is_none();
         let due = due(&container.grids[index], container.clock.age(now), never);
         let at = container.clock.at(due);
+        // A first run is waited for by whoever started the container.
+        let at = if never { at } else { self.started + container.grids[index].together(at - self.started) };
         container.probe_mut(id.kind).stage = Stage::Due(at);
         self.timer.insert((at, id));
     }

@@ -78,12 +78,15 @@ impl<R: Runtime> Prober for Handlers<R> {
     }
 }
 
+/// The large futures are boxed, so that a probe by TCP takes no more memory than it needs.
 async fn once<R: Runtime>(runtime: &R, target: &Target, spec: &ProbeSpec) -> Result<Answer, ProbeError> {
     let (address, limit) = (target.address, spec.timeout);
     match &spec.handler {
-        ProbeHandler::Exec(command) => exec::probe(runtime, &target.container_id, command, limit).await,
+        ProbeHandler::Exec(command) => {
+            Box::pin(exec::probe(runtime, &target.container_id, command, limit)).await
+        }
         ProbeHandler::HttpGet(asked) => {
-            let done = timeout(limit, http::probe(asked, address)).await;
+            let done = timeout(limit, Box::pin(http::probe(asked, address))).await;
             done.unwrap_or_else(|_| {
                 let url = asked.url(&address.map(|address| address.to_string()).unwrap_or_default());
                 let text = format!("Get {url:?}: context deadline exceeded (no answer within {limit:?})");
@@ -91,7 +94,7 @@ async fn once<R: Runtime>(runtime: &R, target: &Target, spec: &ProbeSpec) -> Res
             })
         }
         ProbeHandler::TcpSocket { host, port } => tcp::probe(host.as_deref(), *port, address, limit).await,
-        ProbeHandler::Grpc { port, service } => grpc::probe(address, *port, service, limit).await,
+        ProbeHandler::Grpc { port, service } => Box::pin(grpc::probe(address, *port, service, limit)).await,
     }
 }
 

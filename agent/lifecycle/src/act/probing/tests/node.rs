@@ -205,7 +205,7 @@ impl Node {
             devices,
             managers: managers(dir.path()),
             guards: None,
-            probes: Probes::start(&ProbeSettings::default(), script.clone()),
+            probes: Probes::start_in_runtime(&ProbeSettings::default(), script.clone()),
             journal,
             objects: None,
             credential_providers: None,

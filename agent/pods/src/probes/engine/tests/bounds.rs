@@ -32,7 +32,7 @@ async fn slow_exec_probes_delay_no_others() {
         HandlerKind::Exec => (ms(900), Scripted::Success),
         _ => (ms(1), Scripted::Success),
     });
-    let probes = Probes::start(&settings(), script.clone());
+    let probes = Probes::start_in_runtime(&settings(), script.clone());
     let begin = Instant::now();
     let kinds = HandlerKind::ALL;
     let watched: Vec<_> = (0..40)
@@ -74,7 +74,7 @@ async fn a_run_without_an_answer_delays_no_other() {
         "0" | "1" => (ms(100_000), Scripted::Success),
         _ => (ms(1), Scripted::Success),
     });
-    let probes = Probes::start(&settings(), script.clone());
+    let probes = Probes::start_in_runtime(&settings(), script.clone());
     let watch = |number: usize| {
         let spec = spec(READINESS, HandlerKind::Exec);
         let target = target("uid", &format!("c{number}"), &number.to_string());
@@ -99,7 +99,7 @@ async fn a_run_without_an_answer_delays_no_other() {
 #[tokio::test(start_paused = true)]
 async fn the_first_due_begins_first() {
     let script = Script::new(|_, _, _| (ms(400), Scripted::Success));
-    let probes = Probes::start(&settings(), script.clone());
+    let probes = Probes::start_in_runtime(&settings(), script.clone());
     // They are due in the reverse order of watching.
     let watched: Vec<_> = (0..6u64)
         .map(|number| {
@@ -124,7 +124,7 @@ async fn a_cancelled_run_frees_its_place() {
     let script = Script::new(|target, _, _| {
         (Duration::ZERO, if target.container_id == "hangs" { Scripted::Nothing } else { Scripted::Success })
     });
-    let probes = Probes::start(&settings(), script.clone());
+    let probes = Probes::start_in_runtime(&settings(), script.clone());
     let specs = vec![spec(READINESS, HandlerKind::TcpSocket)];
     let of = |id: &str| target("uid", id, id);
     let hangs = probes.watch(of("hangs"), specs.clone(), ProbeMemory::default(), Record::new());

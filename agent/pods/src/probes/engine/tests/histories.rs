@@ -94,7 +94,7 @@ impl World {
             // Handlers limit every run.
             if says == Scripted::Nothing { (ms(1_000), Scripted::Failure) } else { (after, says) }
         });
-        let probes = Probes::start(&settings(), script.clone());
+        let probes = Probes::start_in_runtime(&settings(), script.clone());
         let pod = |specs| Pod { specs, containers: Vec::new(), watched: None, ended: None, gone: false };
         let pods = pods.into_iter().map(pod).collect();
         let mut world = Self { script, probes, saving, pods, dropped: Vec::new() };
@@ -148,7 +148,7 @@ impl World {
             }
             Step::AgentRestarts => {
                 (0..self.pods.len()).for_each(|number| self.let_go(number));
-                self.probes = Probes::start(&settings(), self.script.clone());
+                self.probes = Probes::start_in_runtime(&settings(), self.script.clone());
                 // The previous one has ended.
                 pass(ms(1)).await;
                 let there: Vec<_> = (0..self.pods.len()).filter(|&n| !self.pods[n].gone).collect();

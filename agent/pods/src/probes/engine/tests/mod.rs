@@ -30,7 +30,7 @@ async fn pass(time: Duration) {
 }
 
 fn start(prober: &Arc<Script>) -> Probes {
-    Probes::start(&ProbeSettings::default(), prober.clone())
+    Probes::start_in_runtime(&ProbeSettings::default(), prober.clone())
 }
 
 /// A probe with a period of one second and thresholds of 1.

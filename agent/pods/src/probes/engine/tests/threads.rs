@@ -97,7 +97,7 @@ impl Prober for Quick {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn two_thousand_runs_a_second() {
-    let probes = Probes::start(&ProbeSettings::default(), Arc::new(Quick));
+    let probes = Probes::start_in_runtime(&ProbeSettings::default(), Arc::new(Quick));
     let watched: Vec<_> = (0..2_200)
         .map(|number| {
             let target = target(&format!("uid-{}", number / 50), &format!("c-{number}"), &number.to_string());
