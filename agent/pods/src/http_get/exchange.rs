@@ -55,7 +55,8 @@ pub(super) async fn exchange(url: &Url, headers: &Headers<'_>, terms: Terms<'_>)
     if url.scheme == Scheme::Http {
         return over_http1(stream, address, request, url, terms).await;
     }
-    // Boxed: a connection with TLS takes 20 kB, which those without would take too, a thousand times a second.
+    // Boxed: a connection with TLS takes 20 kB, which those without would take too, a thousand times a
+    // second.
     Box::pin(over_tls(stream, address, request, url, headers, terms)).await
 }
 

@@ -3,8 +3,8 @@
 //! The first point is the end of the initial delay. The second follows after half a period to one and a half,
 //! with a phase that differs between probes, so that the probes of containers started together are spread.
 //! The phase is derived from names only, so a restarted agent computes the same points. (A kubelet's workers
-//! begin at a random moment of a period after its restart.) Runs after the first begin up to 10 ms after their
-//! point, so that those of many containers begin together.
+//! begin at a random moment of a period after its restart.) Runs after the first begin up to 10 ms after
+//! their point, so that those of many containers begin together.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

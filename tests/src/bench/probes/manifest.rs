@@ -26,6 +26,11 @@ pub fn pause(program: &ServerProgram) -> Result<(), Failure> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(Failure::file(&path))
 }
 
+/// The name of the pod of this number that is probed by HTTP and TCP.
+pub fn served_name(n: usize) -> String {
+    format!("served-{n:02}")
+}
+
 /// A pod whose containers are each probed by HTTP and TCP every second. The first container runs the server.
 pub fn served(
     program: &ServerProgram,
@@ -34,7 +39,7 @@ pub fn served(
     containers: usize,
     own_network: bool,
 ) -> Value {
-    let name = format!("served-{n:02}");
+    let name = served_name(n);
     let reached =
         |handler: Value| if own_network { handler } else { merged(handler, json!({ "host": "127.0.0.1" })) };
     let get = json!({ "httpGet": reached(json!({ "port": http, "path": "/ok" })) });

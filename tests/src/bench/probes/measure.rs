@@ -1,7 +1,9 @@
 //! One measurement: the agent's metrics before and after, and bare calls to the runtime meanwhile.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use super::bare::{self, Servers};
 use super::histogram::Histogram;
 use crate::bench::pods::{PodsFixture, resident};
 use crate::e2e::pods::listed::ListedPod;
@@ -28,6 +30,8 @@ pub struct Minute {
     pub failed: f64,
     /// CPU time of the agent.
     pub cpu: Duration,
+    /// CPU time of a bare request and a bare connection.
+    pub bare_pair: Duration,
     /// The agent's resident memory in bytes, without and with the mapped eBPF arrays.
     pub own: u64,
     pub resident: u64,
@@ -37,7 +41,8 @@ pub struct Minute {
     pub bare_ms: Vec<f64>,
 }
 
-/// Measures for `time`. Containers of pods whose names begin with `commands` have probes by command.
+/// Measures for `time`. Containers of pods whose names begin with `commands` have probes by command; the
+/// others are probed at `servers`.
 ///
 /// # Errors
 /// The agent or the runtime does not answer.
@@ -45,6 +50,7 @@ pub fn minute(
     fixture: &PodsFixture<'_>,
     cri: &Cri,
     commands: &str,
+    servers: &[Servers],
     time: Duration,
 ) -> Result<Minute, Failure> {
     let agent = fixture.agent();
@@ -58,19 +64,13 @@ pub fn minute(
         .collect();
     ensure!(!containers.is_empty(), "the runtime has no containers of pod {commands}");
     let (cpu, before, begun) = (agent.cpu_time()?, samples(agent)?, Instant::now());
-    let mut bare_ms = Vec::new();
-    for id in containers.iter().cycle() {
-        let due = begun + BETWEEN * (bare_ms.len() as u32 + 1);
-        if due > begun + time {
-            break;
-        }
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let asked = Instant::now();
-        let (code, output) = cri.exec(id, &["/bin/true"])?;
-        ensure!(code == 0, "/bin/true ends with {code}: {output}");
-        bare_ms.push(asked.elapsed().as_secs_f64() * 1e3);
-    }
-    std::thread::sleep((begun + time).saturating_duration_since(Instant::now()));
+    let (bare_pair, bare_ms) = thread::scope(|scope| {
+        let pair = scope.spawn(|| bare::pair(servers, begun + time));
+        let commands = bare_commands(cri, &containers, begun, time);
+        (pair.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), commands)
+    });
+    let (bare_pair, bare_ms) = (bare_pair?, bare_ms?);
+    thread::sleep((begun + time).saturating_duration_since(Instant::now()));
     let (lasted, after, cpu) = (begun.elapsed(), samples(agent)?, agent.cpu_time()? - cpu);
     let delays = HANDLERS.map(|handler| {
         let read = |samples: &[Sample]| Histogram::read(samples, DELAYS, ("handler", handler));
@@ -95,8 +95,31 @@ pub fn minute(
         own: agent.client()?.status()?.resident_bytes,
         resident: resident(agent.pid())?,
         command_mean_ms: seconds / count * 1e3,
+        bare_pair,
         bare_ms,
     })
+}
+
+/// Runs a command in a container every [`BETWEEN`]. Returns how long each took in milliseconds.
+fn bare_commands(
+    cri: &Cri,
+    containers: &[String],
+    begun: Instant,
+    time: Duration,
+) -> Result<Vec<f64>, Failure> {
+    let mut took = Vec::new();
+    for id in containers.iter().cycle() {
+        let due = begun + BETWEEN * (took.len() as u32 + 1);
+        if due > begun + time {
+            break;
+        }
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let asked = Instant::now();
+        let (code, output) = cri.exec(id, &["/bin/true"])?;
+        ensure!(code == 0, "/bin/true ends with {code}: {output}");
+        took.push(asked.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(took)
 }
 
 fn sum(samples: &[Sample], wanted: &dyn Fn(&Sample) -> bool) -> f64 {

@@ -2,6 +2,7 @@
 //! agent, and how long a command in a container takes compared with a bare call to the runtime at the same
 //! time.
 
+mod bare;
 mod histogram;
 mod manifest;
 mod measure;
@@ -65,9 +66,10 @@ impl Bench for Probes {
             run.progress(&format!("pods are on the machine's network: {why}"));
         }
 
-        let mut manifests = Vec::new();
+        let (mut manifests, mut ports_of) = (Vec::new(), Vec::new());
         for n in 0..pods {
             let ports = [program.port()?, program.port()?];
+            ports_of.push((manifest::served_name(n), ports));
             manifests.push(manifest::served(&program, n, ports, CONTAINERS, own_network));
         }
         let commands = pods * CONTAINERS / COMMANDS_FOR;
@@ -98,7 +100,8 @@ impl Bench for Probes {
                 begun.elapsed().as_secs_f64()
             ));
             std::thread::sleep(REST);
-            measure::minute(&fixture, &cri, manifest::COMMANDS, time)
+            let servers = bare::servers(fixture.agent(), &ports_of, own_network)?;
+            measure::minute(&fixture, &cri, manifest::COMMANDS, &servers, time)
         });
         // Done after a failure too: running pods would delay dropping the fixtures.
         run.progress("the pods end");
@@ -167,6 +170,12 @@ fn figures(minute: &Minute, servers: usize, commands: usize) -> Vec<Figure> {
     figures.extend([
         one("runs that failed or could not be made".to_owned(), "runs", minute.failed, Bound::p50(1.0)),
         one("agent's CPU time".to_owned(), "s/min", minute.cpu.as_secs_f64() * 60.0 / seconds, Bound::NONE),
+        one(
+            format!("the same {servers} requests and connections a second, bare"),
+            "s/min",
+            minute.bare_pair.as_secs_f64() * servers as f64 * 60.0,
+            Bound::NONE,
+        ),
         one("agent's memory without eBPF maps".to_owned(), "MB", minute.own as f64 / 1e6, Bound::NONE),
         one(
             "agent's memory with mapped eBPF maps".to_owned(),
@@ -194,6 +203,7 @@ mod tests {
             delays: vec![("httpGet", http)],
             failed,
             cpu: Duration::from_secs(6),
+            bare_pair: Duration::from_micros(70),
             own: 1,
             resident: 2,
             command_mean_ms: 30.0,

@@ -7,8 +7,8 @@
 //!            └────────── the next point of its grid ◄───────────────────────────────┘
 //! ```
 //!
-//! All of it runs on one thread, [`thread`], and probes that are due within ten milliseconds begin together: a
-//! thousand probes a second wake it a hundred times, and no run is handed from one CPU to another.
+//! All of it runs on one thread, [`thread`], and probes that are due within ten milliseconds begin together:
+//! a thousand probes a second wake it a hundred times, and no run is handed from one CPU to another.
 //!
 //! A single task begins runs, processes their results and calls sinks, so that every call to a sink has newer
 //! data than the one before. A change is saved and published by the sink's future in a separate task; the
