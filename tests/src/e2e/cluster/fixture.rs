@@ -171,8 +171,8 @@ impl<'c> ClusterFixture<'c> {
         Ok(self.kubectl().run_with(&arguments, object.to_string().as_bytes()).map(drop)?)
     }
 
-    /// Objects of the test's namespace, by the arguments of `kubectl get`. Lists of pods and events are asked
-    /// for without kubectl, since tests ask for them many times a second while they wait.
+    /// Objects of the test's namespace, by the arguments of `kubectl get`. Lists of pods, events and
+    /// service accounts are asked for without kubectl, since tests ask for them many times a second while they wait.
     pub fn get(&self, arguments: &[&str]) -> Result<Value, Failure> {
         match list_path(&self.namespace, arguments) {
             Some(path) => self.ask(&path),
@@ -253,12 +253,18 @@ impl<'c> ClusterFixture<'c> {
     /// Deletes the test's pods, and waits until nothing of them is on the node; then removes the node.
     pub fn finish(self) -> Result<(), Failure> {
         self.run(&["delete", "deployments,pods", "--all", "--wait=false"])?;
-        let mut left = String::new();
+        let mut left = Vec::new();
         let gone = eventually(self.context.patiently(60), "", || {
-            left = self.run(&["get", "pods", "-o", "name"])?;
+            let list = self.get(&["pods"])?;
+            left = list["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|pod| pod["metadata"]["name"].clone())
+                .collect();
             Ok(left.is_empty().then_some(()))
         });
-        gone.map_err(|_| Failure::Unexpected(format!("pods that were deleted are still there: {left}")))?;
+        gone.map_err(|_| Failure::Unexpected(format!("pods that were deleted are still there: {left:?}")))?;
         let sandboxes = crate::fixture::Cri::connect(self.containerd.socket())?;
         // A kubelet removes a pod's sandbox a while after the pod is gone from the API.
         if let Node::Nodewarden { .. } = self.node {
@@ -325,9 +331,12 @@ pub fn ensure_no_restart(pod: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The path of a list of pods or events, by the arguments of `kubectl get`; `None` for anything else.
+/// What is asked for without kubectl.
+const LISTED: [&str; 3] = ["pods", "events", "serviceaccounts"];
+
+/// The path of a list of what is [`LISTED`], by the arguments of `kubectl get`; `None` for anything else.
 fn list_path(namespace: &str, arguments: &[&str]) -> Option<String> {
-    let (kind, selectors) = arguments.split_first().filter(|(kind, _)| ["pods", "events"].contains(kind))?;
+    let (kind, selectors) = arguments.split_first().filter(|(kind, _)| LISTED.contains(kind))?;
     let mut path = format!("/api/v1/namespaces/{namespace}/{kind}?");
     for pair in selectors.chunks(2) {
         match pair {
