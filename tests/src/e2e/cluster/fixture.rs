@@ -171,8 +171,8 @@ impl<'c> ClusterFixture<'c> {
         Ok(self.kubectl().run_with(&arguments, object.to_string().as_bytes()).map(drop)?)
     }
 
-    /// Objects of the test's namespace, by the arguments of `kubectl get`. Lists of pods, events and
-    /// service accounts are asked for without kubectl, since tests ask for them many times a second while they wait.
+    /// Objects of the test's namespace, by the arguments of `kubectl get`. Lists of pods, events and service
+    /// accounts are asked for without kubectl, since tests ask for them many times a second while they wait.
     pub fn get(&self, arguments: &[&str]) -> Result<Value, Failure> {
         match list_path(&self.namespace, arguments) {
             Some(path) => self.ask(&path),
