@@ -242,7 +242,7 @@ impl State {
         let never = container.memory.of(id.kind).last.is_none();
         let due = due(&container.grids[index], container.clock.age(now), never);
         let at = container.clock.at(due);
-        // A first run is waited for by whoever started the container.
+        // A first run begins at its time: until then the container is not ready.
         let at = if never { at } else { self.started + container.grids[index].together(at - self.started) };
         container.probe_mut(id.kind).stage = Stage::Due(at);
         self.timer.insert((at, id));
