@@ -117,3 +117,30 @@ async fn two_thousand_runs_a_second() {
     println!("{:?}", probes.view().delays[1]);
     drop(watched);
 }
+
+/// Whether this process has a thread of the engine's name.
+fn has_engine_thread() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    // A thread may end while it is looked at.
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|name| name.trim_end() == "probes")
+}
+
+fn within_ten_seconds(what: &str, holds: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < ms(10_000), "{what}");
+        std::thread::sleep(ms(5));
+    }
+}
+
+#[test]
+fn the_engine_has_a_thread_of_its_own_that_ends_with_it() {
+    let probes = Probes::start(&ProbeSettings::default(), Arc::new(Quick)).unwrap();
+    let watched = watch(&probes, "id", &[every_second(READINESS)], &Record::new());
+    let successes = || probes.view().probes.iter().map(|probe| probe.counts.successful).sum::<u64>();
+    within_ten_seconds("no probe ran", || successes() > 0);
+    assert!(has_engine_thread());
+    drop((watched, probes));
+    within_ten_seconds("the thread is still there", || !has_engine_thread());
+}
