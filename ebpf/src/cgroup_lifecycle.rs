@@ -14,9 +14,9 @@ use crate::{
     count::add,
     globals::*,
     maps::{SLOT_CACHE, SLOTS, UNTRACKED_GROUPS},
-    read::{Ptr, field, probe},
+    read::{Ptr, probe},
     ring::{command, emit, header},
-    slots::{cgroup_id, forget, free_slots, space_of},
+    slots::{copied_cgroup_id, css_cgroup_id, forget, free_slots, space_of},
 };
 
 globals! {
@@ -27,12 +27,10 @@ globals! {
 /// Space and kernel id of a cgroup; `None` if nothing is counted in its hierarchy.
 #[inline(always)]
 fn place(cgroup: Ptr) -> Option<(u32, u64)> {
-    // SAFETY: the tracepoint's typed argument.
-    unsafe {
-        let root: Ptr = field(cgroup, &OFF_CGROUP_ROOT);
-        let space = space_of(field(root, &OFF_ROOT_HIERARCHY))?;
-        Some((space, cgroup_id(cgroup)))
-    }
+    let id = copied_cgroup_id(cgroup)?;
+    let root: Ptr = probe(cgroup, get(&OFF_CGROUP_ROOT))?;
+    let space = space_of(probe(root, get(&OFF_ROOT_HIERARCHY))?)?;
+    Some((space, id))
 }
 
 #[btf_tracepoint(function = "cgroup_mkdir")]
@@ -50,10 +48,8 @@ pub fn cgroup_mkdir(ctx: BtfTracePointContext) -> i32 {
             warn!(&ctx, "no slot left for cgroup {} in space {}", id, space);
         }
     }
-    // SAFETY: the tracepoint's typed argument.
-    let (node, parent_css): (Ptr, Ptr) =
-        unsafe { (field(cgroup, &OFF_CGROUP_KN), field(cgroup, &OFF_CGROUP_SELF_PARENT)) };
-    let parent = parent_id(parent_css).unwrap_or(0);
+    let parent = probe(cgroup, get(&OFF_CGROUP_SELF_PARENT)).and_then(css_cgroup_id).unwrap_or(0);
+    let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN)).unwrap_or(core::ptr::null());
     emit::<CgroupRecord>(Kind::Created, |record| {
         // SAFETY: the record is reserved and as large as its type; every field is written.
         unsafe {
@@ -83,14 +79,6 @@ fn take(space: u32, key: u64) -> u32 {
         unsafe { cached.write_volatile(cache_entry(key, slot)) };
     }
     slot
-}
-
-/// Kernel id of the cgroup whose `self` css is given: the parent of a new one.
-#[inline(always)]
-fn parent_id(css: Ptr) -> Option<u64> {
-    let cgroup: Ptr = probe(css, get(&OFF_CSS_CGROUP))?;
-    let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
-    probe(node, get(&OFF_KN_ID))
 }
 
 #[btf_tracepoint(function = "cgroup_rmdir")]

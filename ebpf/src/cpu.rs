@@ -26,7 +26,7 @@ use crate::{
     globals::*,
     maps::MMAPABLE,
     read::{Ptr, field},
-    slots::{cpu_cgroup_id, slot_of},
+    slots::{copied_cpu_cgroup_id, cpu_cgroup_id, slot_of},
 };
 
 /// CPU counters, indexed by CPU × capacity + slot.
@@ -183,7 +183,7 @@ unsafe fn untraced(state: &CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
             (*cell).on_cpu_ns += arrival - state.since_ns;
         }
         if field::<u32>(prev, &OFF_TASK_PID) != 0
-            && let Some(cell) = cell_of(cpu, slot_of(get(&SPACE_CPU), cpu_cgroup_id(prev)))
+            && let Some(cell) = cell_of(cpu, slot_of(get(&SPACE_CPU), copied_cpu_cgroup_id(prev)))
         {
             (*cell).on_cpu_ns += now - arrival;
             switched(cell, voluntary);

@@ -12,9 +12,9 @@ use nodewarden_ebpf_abi::{ExitRecord, Kind};
 use crate::{
     count::{add, group_cell},
     globals::*,
-    read::{Ptr, field, probe},
+    read::{Ptr, field, probe, probe_or_zero},
     ring::{command, emit, header},
-    slots::{memory_cgroup_id, typed_memory_cgroup_id},
+    slots::memory_cgroup_id,
 };
 
 /// Processes whose end was counted while some of their threads had not come to the tracepoint yet: tgid, and
@@ -56,7 +56,7 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: the tracepoint's typed argument; a map value.
     unsafe {
         if field::<u32>(child, &OFF_TASK_PID) == field::<u32>(child, &OFF_TASK_TGID)
-            && let Some(cell) = group_cell(typed_memory_cgroup_id(child))
+            && let Some(cell) = group_cell(memory_cgroup_id(child))
         {
             add(&raw mut (*cell).forks, 1);
         }
@@ -69,7 +69,7 @@ pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
     let task: Ptr = ctx.arg(0);
     // SAFETY: the tracepoint's typed argument; a map value.
     unsafe {
-        if let Some(cell) = group_cell(typed_memory_cgroup_id(task)) {
+        if let Some(cell) = group_cell(memory_cgroup_id(task)) {
             add(&raw mut (*cell).execs, 1);
         }
     }
@@ -102,17 +102,14 @@ pub fn sched_process_exit_of_thread(ctx: BtfTracePointContext) -> i32 {
 /// a process killed by a signal may be all of them.
 #[inline(always)]
 fn ends_process(task: Ptr) -> bool {
-    // SAFETY: the tracepoint's typed argument, and what it points to by type.
-    let (process, threads) = unsafe {
-        let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
-        if field::<u32>(signal, &OFF_SIGNAL_LIVE) != 0 {
-            return false;
-        }
-        let leader: Ptr = field(task, &OFF_TASK_GROUP_LEADER);
-        let tgid: u32 = field(task, &OFF_TASK_TGID);
-        let started: u64 = field(leader, &OFF_TASK_START_TIME);
-        ([u64::from(tgid), started], field::<u32>(signal, &OFF_SIGNAL_THREADS))
-    };
+    let signal: Ptr = probe(task, get(&OFF_TASK_SIGNAL)).unwrap_or(ptr::null());
+    if probe(signal, get(&OFF_SIGNAL_LIVE)).unwrap_or(1u32) != 0 {
+        return false;
+    }
+    let threads: u32 = probe(signal, get(&OFF_SIGNAL_THREADS)).unwrap_or(0);
+    let leader: Ptr = probe(task, get(&OFF_TASK_GROUP_LEADER)).unwrap_or(ptr::null());
+    let tgid: u32 = probe(task, get(&OFF_TASK_TGID)).unwrap_or(0);
+    let process = [u64::from(tgid), probe_or_zero(leader, get(&OFF_TASK_START_TIME))];
     if COUNTED_EXITS.get_ptr(&process).is_some() {
         return false;
     }
@@ -125,19 +122,17 @@ fn ends_process(task: Ptr) -> bool {
 /// `?` possible.
 #[inline(always)]
 fn exit(task: Ptr) -> Option<()> {
-    // SAFETY: the tracepoint's typed argument, and what it points to by type.
-    let (status, cgroup) = unsafe {
-        let flags: u32 = field(task, &OFF_TASK_FLAGS);
-        if flags & PF_KTHREAD != 0 {
-            return None;
-        }
-        let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
-        let status: u32 = if field::<u32>(signal, &OFF_SIGNAL_FLAGS) & SIGNAL_GROUP_EXIT != 0 {
-            field(signal, &OFF_SIGNAL_GROUP_EXIT)
-        } else {
-            field(task, &OFF_TASK_EXIT_CODE)
-        };
-        (status, typed_memory_cgroup_id(task))
+    // SAFETY: the tracepoint's typed argument.
+    let flags: u32 = unsafe { field(task, &OFF_TASK_FLAGS) };
+    if flags & PF_KTHREAD != 0 {
+        return None;
+    }
+    let cgroup = memory_cgroup_id(task);
+    let signal: Ptr = probe(task, get(&OFF_TASK_SIGNAL))?;
+    let status: u32 = if probe::<u32>(signal, get(&OFF_SIGNAL_FLAGS))? & SIGNAL_GROUP_EXIT != 0 {
+        probe(signal, get(&OFF_SIGNAL_GROUP_EXIT))?
+    } else {
+        probe(task, get(&OFF_TASK_EXIT_CODE))?
     };
     let killed = status & 0x7f != 0;
     let cell = group_cell(cgroup)?;

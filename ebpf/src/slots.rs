@@ -102,16 +102,6 @@ pub unsafe fn cpu_cgroup(task: Ptr) -> Ptr {
     unsafe { typed_cgroup(task, get(&SUBSYS_CPU)) }
 }
 
-/// Kernel id of the task's cgroup in the memory controller's hierarchy, read by plain loads.
-///
-/// # Safety
-/// `task` must be a BTF-typed task_struct.
-#[inline(always)]
-pub unsafe fn typed_memory_cgroup_id(task: Ptr) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe { cgroup_id(typed_cgroup(task, get(&SUBSYS_MEMORY))) }
-}
-
 /// The task's cgroup in a v1 controller's hierarchy, or in the unified one if `subsys` is
 /// u32::MAX.
 ///
@@ -148,7 +138,15 @@ pub fn memcg(task: Ptr) -> Option<Ptr> {
 /// Kernel id of the cgroup that a css belongs to.
 #[inline(always)]
 pub fn css_cgroup_id(css: Ptr) -> Option<u64> {
-    let cgroup: Ptr = probe(css, get(&OFF_CSS_CGROUP))?;
+    copied_cgroup_id(probe(css, get(&OFF_CSS_CGROUP))?)
+}
+
+/// Kernel id of a cgroup; `None` if it cannot be read. The verifier checks this much sooner than
+/// [`cgroup_id`]: since Linux 6.4 it looks through all names of the kernel's types whenever it comes to a
+/// load of a pointer whose type it knows (`btf_nested_type_is_trusted`), which was a quarter of the agent's
+/// start.
+#[inline(always)]
+pub fn copied_cgroup_id(cgroup: Ptr) -> Option<u64> {
     let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
     probe(node, get(&OFF_KN_ID))
 }
@@ -156,17 +154,22 @@ pub fn css_cgroup_id(css: Ptr) -> Option<u64> {
 /// Kernel id of the task's cgroup in the memory controller's hierarchy; 0 if it cannot be read.
 #[inline(always)]
 pub fn memory_cgroup_id(task: Ptr) -> u64 {
-    memory_cgroup(task).unwrap_or(0)
+    task_cgroup_id(task, get(&SUBSYS_MEMORY)).unwrap_or(0)
 }
 
+/// Kernel id of the task's cgroup in the cpu controller's hierarchy, for what seldom happens; 0 if it cannot
+/// be read.
 #[inline(always)]
-fn memory_cgroup(task: Ptr) -> Option<u64> {
-    let index = get(&SUBSYS_MEMORY);
+pub fn copied_cpu_cgroup_id(task: Ptr) -> u64 {
+    task_cgroup_id(task, get(&SUBSYS_CPU)).unwrap_or(0)
+}
+
+/// The same in a v1 controller's hierarchy, or in the unified one if `index` is u32::MAX.
+#[inline(always)]
+fn task_cgroup_id(task: Ptr, index: u32) -> Option<u64> {
     if index != u32::MAX {
         return css_cgroup_id(subsys(task, index)?);
     }
     let set: Ptr = probe(task, get(&OFF_TASK_CGROUPS))?;
-    let cgroup: Ptr = probe(set, get(&OFF_CSSET_DFL))?;
-    let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
-    probe(node, get(&OFF_KN_ID))
+    copied_cgroup_id(probe(set, get(&OFF_CSSET_DFL))?)
 }
