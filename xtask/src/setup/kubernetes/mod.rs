@@ -1,5 +1,5 @@
-//! A real Kubernetes 1.20.2, compiled from Debian's source package, with Debian's etcd: for the tests with an
-//! API server.
+//! A real Kubernetes 1.20.2, compiled from Debian's source package, with Debian's etcd and kubectl: for the
+//! tests with an API server.
 //!
 //! Debian has no package of kube-apiserver, but its source package `kubernetes` is the whole upstream tree
 //! with all it depends on, so that nothing but Debian's mirror is needed. Source, compiler and cache are
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::StepError;
 use go::{Go, Program};
-use source::Source;
+use source::{Compiled, Source};
 use xtask_common::files;
 use xtask_common::layout::Layout;
 use xtask_common::progress::Progress;
@@ -31,11 +31,11 @@ pub enum Set {
     NodeSuite,
 }
 
-/// Debian's etcd, next to the programs that are built.
-const ETCD: &str = "etcd";
+/// What Debian has compiled, next to the programs that are built. kubectl is made of the same source package.
+const COMPILED: &[Compiled] =
+    &[Compiled::new("etcd", "etcd-server"), Compiled::new("kubectl", "kubernetes-client")];
 const CONTROL_PLANE: &[Program] = &[
     Program::new("kube-apiserver", "cmd/kube-apiserver").with_open_api().takes("3 minutes"),
-    Program::new("kubectl", "cmd/kubectl"),
     Program::new("kube-controller-manager", "cmd/kube-controller-manager"),
     Program::new("kube-scheduler", "cmd/kube-scheduler"),
 ];
@@ -54,9 +54,17 @@ impl Set {
         }
     }
 
+    fn compiled(self) -> &'static [Compiled] {
+        match self {
+            Self::ControlPlane => COMPILED,
+            Self::NodeSuite => &[],
+        }
+    }
+
     /// Whether all of its programs are there. A program appears by a rename when it is whole.
     pub fn is_there(self, layout: &Layout) -> bool {
-        self.missing(layout).is_empty() && (self == Self::NodeSuite || program(layout, ETCD).exists())
+        self.missing(layout).is_empty()
+            && self.compiled().iter().all(|one| program(layout, one.name).exists())
     }
 
     fn missing(self, layout: &Layout) -> Vec<&'static Program> {
@@ -70,8 +78,8 @@ impl Set {
     pub fn install(self, layout: &Layout, progress: &mut Progress) -> Result<(), StepError> {
         let folder = layout.kubernetes();
         files::create_folder(&folder.join("bin"))?;
-        if self == Self::ControlPlane && !program(layout, ETCD).exists() {
-            source::etcd(layout, &program(layout, ETCD), progress)?;
+        for one in self.compiled().iter().filter(|one| !program(layout, one.name).exists()) {
+            one.install(layout, &program(layout, one.name), progress)?;
         }
         let missing = self.missing(layout);
         if !missing.is_empty() {
@@ -112,8 +120,10 @@ mod tests {
             assert!(!Set::ControlPlane.is_there(&layout));
             files::write(&program(&layout, one.name), "").unwrap();
         }
-        assert!(!Set::ControlPlane.is_there(&layout), "etcd is missing");
-        files::write(&program(&layout, ETCD), "").unwrap();
+        for one in COMPILED {
+            assert!(!Set::ControlPlane.is_there(&layout), "{} is missing", one.name);
+            files::write(&program(&layout, one.name), "").unwrap();
+        }
         assert!(Set::ControlPlane.is_there(&layout) && !Set::NodeSuite.is_there(&layout));
     }
 }

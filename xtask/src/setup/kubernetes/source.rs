@@ -1,4 +1,4 @@
-//! The sources, the Go compiler and etcd, from Debian's release that has the source package.
+//! The sources, the Go compiler, etcd and kubectl, from Debian's release that has the source package.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use xtask_common::layout::Layout;
 use xtask_common::process;
 use xtask_common::progress::Progress;
 
-/// The release with the source package, the compiler that builds it, and etcd. Fixed, so that every machine
-/// builds the same.
+/// The release with the source package, the compiler that builds it, etcd and kubectl. Fixed, so that every
+/// machine builds the same.
 const SUITES: [Suite; 1] = [Suite::Named("bookworm")];
 const SOURCE: &str = "kubernetes";
 /// Debian's name of [`VERSION`] before the revision.
@@ -92,21 +92,41 @@ fn right_version(description: &Path) -> Result<(), StepError> {
     Err(StepError::OtherVersion { found: name.to_owned(), wanted: VERSION })
 }
 
-/// Downloads etcd to `destination`.
-///
-/// # Errors
-/// When the mirror cannot be reached.
-pub fn etcd(layout: &Layout, destination: &Path, progress: &mut Progress) -> Result<(), StepError> {
-    let archive = Archive::of_this_machine()?;
-    let package = Package { name: "etcd-server".to_owned(), version: None };
-    let unpacked = layout.kubernetes().join("etcd.partial");
-    archive.unpack(layout, &package, &SUITES, &unpacked, progress)?;
-    let program = unpacked.join("usr/bin/etcd");
-    if !program.exists() {
-        return Err(DebianError::NothingDownloaded(unpacked).into());
+/// A program that Debian has compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Its file.
+    pub name: &'static str,
+    /// Debian's package.
+    package: &'static str,
+}
+
+impl Compiled {
+    pub const fn new(name: &'static str, package: &'static str) -> Self {
+        Self { name, package }
     }
-    files::rename(&program, destination)?;
-    Ok(files::remove(&unpacked)?)
+
+    /// Downloads it to `destination`.
+    ///
+    /// # Errors
+    /// When the mirror cannot be reached.
+    pub fn install(
+        &self,
+        layout: &Layout,
+        destination: &Path,
+        progress: &mut Progress,
+    ) -> Result<(), StepError> {
+        let archive = Archive::of_this_machine()?;
+        let package = Package { name: self.package.to_owned(), version: None };
+        let unpacked = layout.kubernetes().join(format!("{}.partial", self.package));
+        archive.unpack(layout, &package, &SUITES, &unpacked, progress)?;
+        let program = unpacked.join("usr/bin").join(self.name);
+        if !program.exists() {
+            return Err(DebianError::NothingDownloaded(unpacked).into());
+        }
+        files::rename(&program, destination)?;
+        Ok(files::remove(&unpacked)?)
+    }
 }
 
 #[cfg(test)]
