@@ -11,8 +11,9 @@ use proptest::prelude::*;
 use model::Model;
 use steps::{Step, step};
 
+/// How many histories a run makes; others each time.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
 }
 
 proptest! {
