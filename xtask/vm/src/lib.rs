@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout, RUNTIME_TESTS, SYSTEMD_TESTS};
+use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS};
 use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
 
@@ -207,6 +207,7 @@ fn run_command(
             let site = Site::new(layout, &guests, args.update, false)?;
             let suite = Suite {
                 filters: args.filter.clone(),
+                with_v1: args.filter.clone(),
                 with_systemd: args.filter.clone(),
                 features: args.filter.is_empty() || args.write_table,
                 write_table: args.write_table,
@@ -289,6 +290,7 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
     };
     let suite = Suite {
         filters: tests(KERNEL_TESTS),
+        with_v1: tests(V1_TESTS),
         with_systemd: tests(SYSTEMD_TESTS),
         with_runtime: filter.map_or(RUNTIME_TESTS, |_| &[]).iter().map(|&name| name.to_owned()).collect(),
         features: filter.is_none(),

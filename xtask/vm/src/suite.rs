@@ -34,8 +34,10 @@ const NUMA_TESTS: &str = "numa_";
 /// How to run them.
 #[derive(Debug, Clone)]
 pub struct Suite {
-    /// Only tests whose name contains one of these; in guests without systemd.
+    /// Only tests whose name contains one of these; in guests with cgroup v2 and without systemd.
     pub filters: Vec<String>,
+    /// The same for guests with cgroup v1.
+    pub with_v1: Vec<String>,
     /// The same for guests with systemd.
     pub with_systemd: Vec<String>,
     /// The same for a second guest of each with systemd; there is none if this is empty.
@@ -59,6 +61,7 @@ impl Suite {
     pub fn of(pace: Pace) -> Self {
         Self {
             filters: Vec::new(),
+            with_v1: Vec::new(),
             with_systemd: Vec::new(),
             with_runtime: Vec::new(),
             patience: pace.patience,
@@ -110,7 +113,11 @@ impl Suite {
 
     /// What this guest runs, without what needs several NUMA nodes; `None` if nothing else is asked for.
     fn filters_of(&self, guest: Guest) -> Option<Vec<String>> {
-        let asked = if guest.layout == CgroupLayout::Systemd { &self.with_systemd } else { &self.filters };
+        let asked = match guest.layout {
+            CgroupLayout::V2 => &self.filters,
+            CgroupLayout::V1 => &self.with_v1,
+            CgroupLayout::Systemd => &self.with_systemd,
+        };
         let others = asked.iter().filter(|filter| !filter.starts_with(NUMA_TESTS)).cloned();
         let others = others.collect::<Vec<_>>();
         (asked.is_empty() || !others.is_empty()).then_some(others)
@@ -198,20 +205,26 @@ mod tests {
     use crate::assets::Family;
 
     const PLAIN: Guest = Guest { family: Family::V6_12, layout: CgroupLayout::V2 };
+    const V1: Guest = Guest { family: Family::V6_1, layout: CgroupLayout::V1 };
     const SYSTEMD: Guest = Guest { family: Family::V6_12, layout: CgroupLayout::Systemd };
 
     #[test]
     fn each_kind_of_guest_has_its_tests() {
-        let suite = |plain: &[&str], systemd: &[&str]| {
+        let suite = |plain: &[&str], v1: &[&str], systemd: &[&str]| {
             let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-            let filters = (owned(plain), owned(systemd));
-            let pace = Pace { patience: 1, jobs: 1 };
-            let suite = Suite { filters: filters.0, with_systemd: filters.1, ..Suite::of(pace) };
-            [PLAIN, SYSTEMD].map(|guest| suite.filters_of(guest).map(|all| all.join(" ")))
+            let suite = Suite {
+                filters: owned(plain),
+                with_v1: owned(v1),
+                with_systemd: owned(systemd),
+                ..Suite::of(Pace { patience: 1, jobs: 1 })
+            };
+            [PLAIN, V1, SYSTEMD].map(|guest| suite.filters_of(guest).map(|all| all.join(" ")))
         };
         let some = |text: &str| Some(text.to_owned());
-        assert_eq!(suite(&["a", "b"], &["c", "numa_x"]), [some("a b"), some("c")]);
-        assert_eq!(suite(&[], &[]), [some(""), some("")], "all tests");
-        assert_eq!(suite(&["numa_x"], &["numa_x"]), [None, None], "the guest with two nodes alone");
+        let each = suite(&["a", "b"], &["a"], &["c", "numa_x"]);
+        assert_eq!(each, [some("a b"), some("a"), some("c")]);
+        assert_eq!(suite(&[], &[], &[]), [some(""), some(""), some("")], "all tests");
+        let numa = &["numa_x"];
+        assert_eq!(suite(numa, numa, numa), [None, None, None], "the guest with two nodes alone");
     }
 }

@@ -1,7 +1,8 @@
 //! Which end-to-end tests `cargo xtask test` runs in guests, by parts of their names. The others run on the
 //! host there, and everywhere with `cargo xtask vm test`.
 
-/// Those whose outcome a kernel or its cgroups can change: for every guest without systemd.
+/// Those whose outcome a kernel or its cgroups can change: for every guest with cgroup v2 but those with
+/// systemd.
 pub const KERNEL_TESTS: &[&str] = &[
     "workload_",
     "endpoints_answer",
@@ -30,6 +31,33 @@ pub const KERNEL_TESTS: &[&str] = &[
     "cgroups_beyond_capacity",
     "late_packets",
     "late_writes",
+    "eviction_observed",
+    "throttle_memory",
+    "system_cgroups_",
+    "interrupt_ends_cleanly",
+    "hierarchy_matches_kubelet",
+    "drift_is_corrected",
+    "memory_limit_below_usage_is_deferred",
+    "augment_event_of_a_changed_limit",
+];
+
+/// Those whose outcome the files and hierarchies of cgroup v1 can change: for guests with it, whose kernel
+/// the matrix also has with cgroup v2.
+pub const V1_TESTS: &[&str] = &[
+    "workload_oom",
+    "topics_are_on",
+    "programs_are_attached",
+    "oom_single",
+    "oom_limit_of_ancestor",
+    "oom_storm",
+    "memory_max_kills",
+    "cpu_quota_throttles",
+    "cpu_matches_files",
+    "pids_",
+    "cgroup_lifecycle",
+    "process_counters",
+    "reclaim_stalls",
+    "cgroups_beyond_capacity",
     "eviction_observed",
     "throttle_memory",
     "system_cgroups_",
