@@ -4,12 +4,16 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::*;
+
+/// No tree of [`in_turns`] needs nearly so many.
+const MOST_TURNS: u32 = 20_000;
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
@@ -36,6 +40,7 @@ fn in_turns(walk: &mut Walk) -> u32 {
     while walk.run(Instant::now(), &mut buffer) == Progress::TimeOver {
         assert!(!walk.used().complete);
         turns += 1;
+        assert!(turns < MOST_TURNS, "every turn begins anew: {:?}", walk.used());
     }
     turns
 }
@@ -333,17 +338,49 @@ fn a_large_directory_takes_little_memory() {
     for n in 0..DIRECTORIES {
         fs::create_dir(top.join(format!("d{n:09}{long}"))).unwrap();
     }
-    let mut walk = start(top, &Budget::default());
-    let mut most = 0;
-    let mut buffer = buffer();
-    while walk.run(Instant::now() + Duration::from_millis(1), &mut buffer) == Progress::TimeOver {
-        most = most.max(walk.names.end() + walk.frames.len() * size_of::<Frame>());
+    let (mut most, mut buffer) = (0, buffer());
+    // The end of a short turn keeps pending names few by itself.
+    for turn in [1, 50].map(Duration::from_millis) {
+        let mut walk = start(top, &Budget::default());
+        while walk.run(Instant::now() + turn, &mut buffer) == Progress::TimeOver {
+            most = most.max(walk.names.end() + walk.frames.len() * size_of::<Frame>());
+        }
+        assert_eq!((walk.used().inodes, walk.used().complete), (DIRECTORIES + 2, true));
+        assert!(walk.counted.linked.len() <= 1);
     }
-    assert_eq!((walk.used().inodes, walk.used().complete), (DIRECTORIES + 2, true));
     assert!(most > 1000, "{most}");
     // A piece of a directory is read before the pending names are looked at.
     assert!(most < NAMES_AT_ONCE + 2 * BUFFER, "{most} bytes");
-    assert!(walk.counted.linked.len() <= 1);
+    // Whatever else a walk may keep: by how much a process grows that does nothing but this.
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "usage::walk::tests::counts_one_tree", "--ignored", "--nocapture"])
+        .env(TREE, top)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    let grown = said.split_once(GREW_BY).and_then(|(_, rest)| rest.split_whitespace().next());
+    let grown: u64 = grown.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{child:?}"));
+    assert!(grown < 8 << 10, "it grew by {grown} KiB");
+}
+
+/// In the environment of [`counts_one_tree`].
+const TREE: &str = "NODEWARDEN_TEST_TREE";
+const GREW_BY: &str = "the process grew, in KiB, by ";
+
+#[test]
+#[ignore = "the process of another test"]
+fn counts_one_tree() {
+    let Some(top) = std::env::var_os(TREE) else { return };
+    // The largest amount of memory that the process had so far.
+    let most = || -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let (mut walk, mut buffer) = (start(Path::new(&top), &Budget::default()), buffer());
+    let before = most();
+    assert_eq!(walk.run(soon(), &mut buffer), Progress::Finished);
+    println!("{GREW_BY}{} .", most() - before);
 }
 
 /// 80,000 small files are counted exactly, in turns of 20 ms. `NODEWARDEN_TEST_FILES=1000000` counts a
