@@ -58,3 +58,55 @@ async fn run(sender: watch::Sender<Vec<IpAddr>>, inputs: mpsc::WeakUnboundedSend
 fn polls(error: &std::io::Error) {
     warn!(%error, "changes of the network are not reported: the node's addresses are looked up every 10 s");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    fn ip(arguments: &str) {
+        let done = Command::new("ip").args(arguments.split(' ')).status();
+        assert!(done.is_ok_and(|status| status.success()), "ip {arguments}");
+    }
+
+    /// Runs in a network namespace of this thread's own, which has no address at first.
+    async fn in_a_namespace_of_its_own() {
+        ip("link add n0 type veth peer name n1");
+        ip("link set n0 up");
+        ip("link set n1 up");
+        let (inputs, mut received) = mpsc::unbounded_channel();
+        let mut addresses = follow(inputs.downgrade());
+        assert_eq!(addresses.borrow_and_update().len(), 0, "the agent starts before DHCP");
+        for (changes, expected) in [
+            (&["address add 10.9.0.1/24 dev n0"][..], "10.9.0.1"),
+            (&["address add 10.10.0.1/24 dev n0", "address delete 10.9.0.1/24 dev n0"], "10.10.0.1"),
+        ] {
+            changes.iter().for_each(|change| ip(change));
+            let expected: IpAddr = expected.parse().unwrap();
+            let seen = addresses.wait_for(|own| *own == [expected]);
+            let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+            assert!(seen.is_ok(), "the addresses stay as they were at the start, without {expected}");
+            assert!(matches!(received.try_recv(), Ok(Input::Everything)), "every pod is looked at again");
+        }
+    }
+
+    #[test]
+    fn addresses_that_change_after_the_start_reach_every_pod() {
+        let runs = std::thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                nodewarden_testing::skip(format_args!("no network namespace of its own: {error}"));
+                return;
+            }
+            if Command::new("ip").arg("-V").output().is_err() {
+                nodewarden_testing::skip("no program `ip`");
+                return;
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(in_a_namespace_of_its_own());
+        });
+        runs.join().unwrap();
+    }
+}
