@@ -225,8 +225,8 @@ mod tests {
         }
     }
 
-    /// The test has one thread for everything asynchronous: it would never end if that thread looked at the
-    /// log.
+    /// The test has one thread for everything asynchronous: if that thread looked at the log, it would hang
+    /// until the file system ends by itself, and fail.
     #[tokio::test]
     async fn a_log_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
         let dir = tempfile::tempdir().unwrap();

@@ -22,7 +22,8 @@ async fn guards(dir: &Path) -> (Guards, Devices, nodewarden_devices::DeviceTasks
     (Guards::new(enforcer, &settings), devices, serving)
 }
 
-/// The test has one thread for everything asynchronous: it would never end if that thread looked at the path.
+/// The test has one thread for everything asynchronous: if that thread looked at the path, it would hang
+/// until the file system ends by itself, and fail.
 #[tokio::test]
 async fn a_path_of_a_guarded_pod_that_hangs_holds_no_thread_of_the_async_runtime() {
     let dir = tempfile::tempdir().unwrap();

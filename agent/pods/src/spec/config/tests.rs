@@ -227,7 +227,8 @@ async fn a_sub_path_on_a_hung_file_system_blocks_no_async_worker() {
     let image = cri::Image::default();
     let planned = plan_container(&pod, "c", &beginning(0, &ips(), &image, "i"), &fixture.host());
     let (_, mut files) = planned.unwrap();
-    // There is one worker: if it were blocked, the time would never be over.
+    // There is one worker: if it were blocked, it would go on with the error that comes when the file system
+    // ends by itself.
     let wait = std::time::Duration::from_millis(300);
     assert!(tokio::time::timeout(wait, files.hold_host_paths()).await.is_err(), "it is still being opened");
 }

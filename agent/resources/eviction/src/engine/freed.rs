@@ -103,8 +103,8 @@ mod tests {
 
     use super::*;
 
-    /// The test has one thread for everything asynchronous: it would never end if that thread read the
-    /// directory.
+    /// The test has one thread for everything asynchronous: if that thread read the directory, it would hang
+    /// until the file system ends by itself, and fail.
     #[tokio::test]
     async fn a_pod_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
         let dir = tempfile::tempdir().unwrap();

@@ -171,7 +171,8 @@ mod tests {
         assert!(tree.full);
     }
 
-    /// The test has one thread for everything asynchronous: it would never end if that thread scanned.
+    /// The test has one thread for everything asynchronous: if that thread scanned, it would hang until the
+    /// file system ends by itself, and fail.
     #[tokio::test]
     async fn a_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
         let root = tempfile::tempdir().unwrap();
