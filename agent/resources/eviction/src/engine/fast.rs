@@ -228,7 +228,7 @@ impl FastWatch {
         let hard = due.threshold.is_hard();
         let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates)
             .without(|at| shared.spares(&candidates.get(at)?.pod.uid, hard));
-        let chosen = self.select_victim(signal, &ranking, &candidates);
+        let chosen = select_victim(signal, &ranking, &candidates, &self.leaving);
         log.record_candidates(rank::ranking_table(signal, DiskLayout::One, &ranking, &candidates, chosen));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)).cloned() else {
             shared.record_no_candidate(signal, log);
@@ -285,18 +285,6 @@ impl FastWatch {
         true
     }
 
-    /// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing.
-    fn select_victim(&self, signal: Signal, ranking: &Ranking, candidates: &[Candidate]) -> Option<usize> {
-        let uses = |at: &usize| {
-            candidates.get(*at).is_some_and(|one| rank::figures(signal, DiskLayout::One, one).0 > 0)
-        };
-        let order: Vec<usize> = ranking.order.iter().copied().filter(uses).collect();
-        victim(&order, NodeCondition::of(signal), |at| {
-            let leaving = self.leaving.get(&candidates.get(at)?.pod.uid)?;
-            Some(leaving.condition)
-        })
-    }
-
     /// Kills the pod at once through its cgroup. Returns whether that succeeded.
     fn kill(&self, candidate: &Candidate, began: Instant, woken: Instant, log: &mut DecisionLog) -> bool {
         match kill::kill(&self.shared.deps.layout, &candidate.cgroup) {
@@ -344,6 +332,20 @@ impl FastWatch {
     }
 }
 
+/// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing. `leaving` are the
+/// evicted pods that have not ended, by uid.
+fn select_victim(
+    signal: Signal,
+    ranking: &Ranking,
+    candidates: &[Candidate],
+    leaving: &BTreeMap<String, Leaving>,
+) -> Option<usize> {
+    let uses =
+        |at: &usize| candidates.get(*at).is_some_and(|one| rank::figures(signal, DiskLayout::One, one).0 > 0);
+    let order: Vec<usize> = ranking.order.iter().copied().filter(uses).collect();
+    victim(&order, NodeCondition::of(signal), |at| Some(leaving.get(&candidates.get(at)?.pod.uid)?.condition))
+}
+
 /// The first of `order` that is already leaving because of the same condition: it was chosen for what it uses
 /// of this resource, and cutting its grace period short may be enough. Otherwise the first. `leaves` returns
 /// for which condition a pod is leaving: one that leaves for another reason need not use much of this
@@ -366,8 +368,55 @@ fn has_memory_volumes(pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::NodeCondition::{MemoryPressure, PidPressure};
     use super::*;
+
+    /// Pods `a`, `b` and `c`, which use so much memory and have so many processes.
+    fn candidates(uses: [u64; 3]) -> Vec<Candidate> {
+        let candidate = |(uid, uses): (&str, u64)| {
+            let manifest = json!({"metadata": {"name": uid, "uid": uid},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            Candidate {
+                pod: Arc::new(Pod::unchecked(serde_json::from_value(manifest).unwrap()).unwrap()),
+                cgroup: String::new(),
+                started: Timestamp::UNIX_EPOCH,
+                memory: Some(uses),
+                disk: None,
+                processes: Some(uses),
+                containers: BTreeMap::new(),
+                memory_request: None,
+            }
+        };
+        ["a", "b", "c"].into_iter().zip(uses).map(candidate).collect()
+    }
+
+    fn leaving(pods: &[(&str, NodeCondition)]) -> BTreeMap<String, Leaving> {
+        let entry = |(uid, condition): &(&str, NodeCondition)| {
+            let until = Instant::now() + LIMIT;
+            let own =
+                Leaving { cgroup: String::new(), hard: false, condition: *condition, until, pod_dir: None };
+            ((*uid).to_owned(), own)
+        };
+        pods.iter().map(entry).collect()
+    }
+
+    /// With what is kept of each pod that was evicted, and for each of the two resources.
+    #[test]
+    fn what_a_pod_leaves_for_is_looked_up_by_its_uid() {
+        let ranking = Ranking { order: vec![0, 1, 2], exempt: Vec::new() };
+        let select = |signal, uses, pods: &[(&str, NodeCondition)]| {
+            select_victim(signal, &ranking, &candidates(uses), &leaving(pods))
+        };
+        let (memory, pids) = (Signal::MemoryAvailable, Signal::PidAvailable);
+        assert_eq!(select(memory, [1, 1, 1], &[("c", PidPressure)]), Some(0));
+        assert_eq!(select(pids, [1, 1, 1], &[("c", PidPressure)]), Some(2));
+        assert_eq!(select(pids, [1, 1, 1], &[("c", MemoryPressure)]), Some(0));
+        assert_eq!(select(memory, [1, 1, 1], &[("b", PidPressure), ("c", MemoryPressure)]), Some(2));
+        assert_eq!(select(memory, [0, 1, 0], &[("c", MemoryPressure)]), Some(1), "c uses nothing");
+        assert_eq!(select(memory, [0, 0, 0], &[]), None);
+    }
 
     #[test]
     fn a_leaving_pod_is_killed_first_only_if_it_leaves_for_the_same_resource() {
