@@ -13,6 +13,7 @@ use super::meter::{HUNG, Meter, Sample, judge};
 use super::node::{Node, TRANSITION_S, request};
 use super::plan::{Disturbance, Place, PodPlan, Pressure, RoundPlan};
 use super::victim::{Growth, Subject, certain};
+use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::pressure::fixture::{RunningPod, chosen, decisions, is_evicted, metric};
 use crate::e2e::support::{MIB, eventually};
 use crate::ensure;
@@ -42,8 +43,10 @@ pub struct Done {
     used: Vec<Subject>,
     pressure: Pressure,
     grew: String,
-    /// From the growth's beginning to the eviction; `None` without a pressure.
+    /// From the growth's beginning to the eviction; `None` without one.
     pub took: Option<Duration>,
+    /// Why there is none.
+    skipped: &'static str,
     note: String,
 }
 
@@ -60,7 +63,7 @@ impl fmt::Display for Done {
         };
         let used: Vec<_> = self.used.iter().map(of).collect();
         let Some(took) = self.took else {
-            return write!(f, "skipped, no victim is certain: {}{}", used.join(", "), self.note);
+            return write!(f, "skipped, {}: {}{}", self.skipped, used.join(", "), self.note);
         };
         let expected: Vec<_> = self.expected.iter().map(String::as_str).collect();
         write!(
@@ -125,6 +128,7 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
         pressure: round.pressure,
         grew: String::new(),
         took: None,
+        skipped: "no victim is certain",
         note: String::new(),
     };
     // After a restart on an emulated machine containerd may take sandboxes for dead whose shims do not answer
@@ -154,24 +158,28 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
         let growth = growth(of);
         let mut disturbed = Disturbed { round, fuse: fuse.as_ref(), days: &mut days };
         let ordered = share(&round.pods[of]);
-        let grown = grow(context, node, &meter, &mut disturbed, growth, ordered);
+        let growing = may_restart.then(|| &before[of]);
+        let grown = grow(context, node, &meter, &mut disturbed, growth, ordered, growing);
         node.proxy.set_conduct(Conduct::Usual);
         let (victims, took, samples) = grown?;
-        done.took = Some(took);
-        done.expected = judge(&samples, &subjects, of, first, round.pressure.ranks_requests());
-        done.victim = victims.join(" and ");
-        ensure!(
-            victims.len() == 1 && done.expected.contains(&victims[0]),
-            "evicted: {}; expected: {:?}; {} of {room} were above the threshold; {done}; the last readings: {:?}; {}",
-            done.victim,
-            done.expected,
-            first,
-            &samples[samples.len().saturating_sub(5)..],
-            last_decisions(node)?
-        );
-        let restarted = settled(context, node, round, &done.victim, &before, last, may_restart)?;
-        if !restarted.is_empty() {
-            done.note = format!("; {} started again with the runtime", restarted.join(" and "));
+        done.took = (!victims.is_empty()).then_some(took);
+        done.skipped = "the runtime started the pod that grew again, without what it had taken";
+        if done.took.is_some() {
+            done.expected = judge(&samples, &subjects, of, first, round.pressure.ranks_requests());
+            done.victim = victims.join(" and ");
+            ensure!(
+                victims.len() == 1 && done.expected.contains(&victims[0]),
+                "evicted: {}; expected: {:?}; {} of {room} were above the threshold; {done}; the last readings: {:?}; {}",
+                done.victim,
+                done.expected,
+                first,
+                &samples[samples.len().saturating_sub(5)..],
+                last_decisions(node)?
+            );
+            let restarted = settled(context, node, round, &done.victim, &before, last, may_restart)?;
+            if !restarted.is_empty() {
+                done.note = format!("; {} started again with the runtime", restarted.join(" and "));
+            }
         }
     }
     if let Some(fuse) = &fuse {
@@ -243,7 +251,8 @@ impl Disturbed<'_> {
 }
 
 /// Lets one pod, which was ordered to take `ordered`, grow beyond the threshold. Returns the names of the
-/// evicted pods, the time until then, and what was read meanwhile.
+/// evicted pods, the time until then, and what was read meanwhile. No pod is evicted if the one that grows is
+/// no longer the `restartable` one that it was.
 fn grow(
     context: &Context,
     node: &mut Node<'_>,
@@ -251,6 +260,7 @@ fn grow(
     disturbed: &mut Disturbed<'_>,
     growth: Growth,
     ordered: u64,
+    restartable: Option<&RunningPod>,
 ) -> Result<(Vec<String>, Duration, Vec<Sample>), Failure> {
     let round = disturbed.round;
     let stop = AtomicBool::new(false);
@@ -266,8 +276,13 @@ fn grow(
                     disturbed.begin(context, node)?;
                     began = Some(Instant::now());
                 }
-                let victims = evicted(node)?;
-                if !victims.is_empty() {
+                let pods = node.pods.list_pods()?;
+                let victims: Vec<_> = pods.iter().filter(|pod| is_evicted(pod)).map(name).collect();
+                let same = |was: &RunningPod| {
+                    let now = pods.iter().filter(|pod| pod.name() == was.name).map(RunningPod::of);
+                    now.flatten().all(|now| now == *was)
+                };
+                if !victims.is_empty() || !restartable.is_none_or(same) {
                     return Ok((victims, begun.elapsed()));
                 }
                 if began.is_some_and(|at| at.elapsed() >= context.patiently(DISTURBED_S)) {
@@ -294,7 +309,11 @@ fn grow(
 
 fn evicted(node: &Node<'_>) -> Result<Vec<String>, Failure> {
     let pods = node.pods.list_pods()?;
-    Ok(pods.iter().filter(|pod| is_evicted(pod)).map(|pod| pod.name().to_owned()).collect())
+    Ok(pods.iter().filter(|pod| is_evicted(pod)).map(name).collect())
+}
+
+fn name(pod: &ListedPod) -> String {
+    pod.name().to_owned()
 }
 
 /// Waits until the pressure is over, and checks that no second pod was chosen and that the others run
