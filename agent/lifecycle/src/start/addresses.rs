@@ -63,8 +63,6 @@ fn polls(error: &std::io::Error) {
 mod tests {
     use std::process::Command;
 
-    use nix::sched::{CloneFlags, unshare};
-
     use super::*;
 
     fn ip(arguments: &str) {
@@ -95,18 +93,9 @@ mod tests {
 
     #[test]
     fn addresses_that_change_after_the_start_reach_every_pod() {
-        let runs = std::thread::spawn(|| {
-            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-                nodewarden_testing::skip(format_args!("no network namespace of its own: {error}"));
-                return;
-            }
-            if Command::new("ip").arg("-V").output().is_err() {
-                nodewarden_testing::skip("no program `ip`");
-                return;
-            }
+        nodewarden_testing::in_network_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(in_a_namespace_of_its_own());
         });
-        runs.join().unwrap();
     }
 }

@@ -129,8 +129,6 @@ impl NetworkChanges {
 mod tests {
     use std::process::Command;
 
-    use nix::sched::{CloneFlags, unshare};
-
     use super::*;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
@@ -184,18 +182,9 @@ mod tests {
 
     #[test]
     fn changes_of_the_network_are_seen() {
-        let runs = std::thread::spawn(|| {
-            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-                nodewarden_testing::skip(format_args!("no network namespace of its own: {error}"));
-                return;
-            }
-            if Command::new("ip").arg("-V").output().is_err() {
-                nodewarden_testing::skip("no program `ip`");
-                return;
-            }
+        nodewarden_testing::in_network_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(in_a_namespace_of_its_own());
         });
-        runs.join().unwrap();
     }
 }

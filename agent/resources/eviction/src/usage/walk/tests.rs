@@ -40,7 +40,7 @@ fn in_turns(walk: &mut Walk) -> u32 {
     while walk.run(Instant::now(), &mut buffer) == Progress::TimeOver {
         assert!(!walk.used().complete);
         turns += 1;
-        assert!(turns < MOST_TURNS, "every turn begins anew: {:?}", walk.used());
+        assert!(turns < MOST_TURNS, "every turn starts again from the top directory: {:?}", walk.used());
     }
     turns
 }
