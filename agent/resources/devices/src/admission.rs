@@ -199,9 +199,7 @@ impl Devices {
         if may_ask_plugins && demand.containers.iter().flat_map(|own| own.wanted.keys()).any(prefers) {
             return Ok(Planned::Ask(plan));
         }
-        while plan.question().is_some() {
-            plan.choose(&[]);
-        }
+        plan.complete();
         state.allocations.reserve(plan).map(Planned::Reserved).map_err(|_| contended(demand))
     }
 

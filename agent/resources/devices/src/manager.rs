@@ -125,7 +125,7 @@ impl Devices {
                 (DeviceAllocations::new(settings.grace), true)
             }
         };
-        let stale = allocations.checkpoint().entries.into_iter().map(|entry| entry.pod_uid).collect();
+        let stale = allocations.checkpoint().entries.iter().map(|entry| entry.pod_uid.clone()).collect();
         let state = State {
             allocations,
             plugins: BTreeMap::new(),

@@ -30,6 +30,7 @@ mod table;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nodewarden_manifest::ContainerKind;
@@ -38,7 +39,7 @@ use nodewarden_model::{DevicesPerNuma, Health};
 use self::plugins::Resource;
 use self::reserve::OpenReservation;
 use self::table::AllocationTable;
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{Checkpoint, PodDevicesEntry};
 use super::types::{Allocation, PodDemand};
 
 pub use plan::{PodPlan, Question};
@@ -67,11 +68,10 @@ impl DeviceAllocations {
     pub fn restore(grace: Duration, checkpoint: Checkpoint, now: Instant) -> Self {
         let mut allocations = Self::new(grace);
         for (name, ids) in checkpoint.registered {
-            allocations.resources.insert(name, Resource::remembered(ids, now));
+            allocations.resources.insert(name, Resource::remembered(&ids, now));
         }
         for entry in checkpoint.entries {
-            let allocation = Allocation { devices: entry.device_ids, response: entry.alloc_resp };
-            allocations.table.put(&entry.pod_uid, &entry.container_name, &entry.resource_name, allocation);
+            allocations.table.put(entry);
         }
         allocations
     }
@@ -80,8 +80,10 @@ impl DeviceAllocations {
     pub fn of_pod(&self, uid: &str) -> BTreeMap<String, BTreeMap<String, Allocation>> {
         let mut all: BTreeMap<String, BTreeMap<String, Allocation>> = BTreeMap::new();
         for held in self.table.of_pod(uid) {
-            let container = all.entry(held.container.clone()).or_default();
-            container.insert(held.resource.clone(), held.allocation.clone());
+            let allocation =
+                Allocation { devices: held.device_ids.clone(), response: held.alloc_resp.clone() };
+            let container = all.entry(held.container_name.clone()).or_default();
+            container.insert(held.resource_name.clone(), allocation);
         }
         all
     }
@@ -104,17 +106,16 @@ impl DeviceAllocations {
             |name: &str| demand.containers.iter().any(|c| c.name == name && c.kind == ContainerKind::Init);
         let mut kept: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let held = self.table.of_pod(&demand.uid);
-        for held in held.iter().filter(|held| !init(&held.container)) {
-            kept.entry(&held.resource).or_default().extend(held.allocation.ids());
+        for held in held.iter().filter(|held| !init(&held.container_name)) {
+            kept.entry(&held.resource_name).or_default().extend(held.ids());
         }
         let surplus = held.iter().filter(|held| {
-            let kept = kept.get(held.resource.as_str());
-            init(&held.container) && !kept.is_some_and(|kept| held.allocation.ids().is_subset(kept))
+            let kept = kept.get(held.resource_name.as_str());
+            init(&held.container_name) && !kept.is_some_and(|kept| held.ids().is_subset(kept))
         });
-        let surplus: BTreeSet<_> =
-            surplus.map(|held| (held.container.clone(), held.resource.clone())).collect();
-        self.table
-            .remove(&demand.uid, |held| surplus.contains(&(held.container.clone(), held.resource.clone())))
+        let key = |held: &PodDevicesEntry| (held.container_name.clone(), held.resource_name.clone());
+        let surplus: BTreeSet<_> = surplus.map(|held| key(held)).collect();
+        self.table.remove(&demand.uid, |held| surplus.contains(&key(held)))
     }
 
     /// Records, after a damaged checkpoint, what a running container has according to the runtime; its plugin
@@ -123,11 +124,19 @@ impl DeviceAllocations {
     pub fn recover(&mut self, uid: &str, container: &str, resource: &str, devices: DevicesPerNuma) {
         let known = self.table.get(uid, container, resource);
         let ids: BTreeSet<&String> = devices.values().flatten().collect();
-        if ids.is_empty() || known.is_some_and(|known| known.response.is_some() || known.devices == devices) {
+        if ids.is_empty()
+            || known.is_some_and(|known| known.alloc_resp.is_some() || known.device_ids == devices)
+        {
             return;
         }
         self.open.retain(|open| !open.marked(resource).any(|id| ids.contains(id)));
-        self.table.put(uid, container, resource, Allocation { devices, response: None });
+        self.table.put(Arc::new(PodDevicesEntry {
+            pod_uid: uid.to_owned(),
+            container_name: container.to_owned(),
+            resource_name: resource.to_owned(),
+            device_ids: devices,
+            alloc_resp: None,
+        }));
     }
 
     /// The health in the plugin's last list; unknown while the plugin is not connected, and for devices that

@@ -110,13 +110,14 @@ impl DeviceAllocations {
         if let Some(resource) = needed.iter().find(|name| !ready(name)).map(name) {
             return Err(Refusal::NotReady { resource });
         }
-        if !plan.slots.is_empty() {
+        // The trial is needed only where devices are passed on, or are too few.
+        if needed.iter().any(|resource| plan.needed_at_most(resource) > plan.free(resource)) {
             let mut trial = plan.clone();
             trial.begun = trial.slots.len();
             trial.complete();
             for resource in needed {
                 let wanted = trial.wanted_new(resource);
-                let free = plan.pools.get(resource).map_or(0, |pool| pool.free.len());
+                let free = plan.free(resource);
                 if wanted > free {
                     let known = self.resources.get(resource);
                     let capacity = known.map_or(0, Resource::capacity);
@@ -141,20 +142,20 @@ impl DeviceAllocations {
         let demanded = members.len();
         let mut had = Vec::new();
         for held in self.table.of_pod(&demand.uid) {
-            let at = members.iter().position(|m| m.name == held.container).unwrap_or_else(|| {
-                members.push(member(&held.container, None));
+            let at = members.iter().position(|m| m.name == held.container_name).unwrap_or_else(|| {
+                members.push(member(&held.container_name, None));
                 members.len() - 1
             });
-            let ids = held.allocation.ids();
-            members[at].has.insert(held.resource.clone(), ids.clone());
-            had.push((held.container.clone(), held.resource.clone(), ids));
+            let ids = held.ids();
+            members[at].has.insert(held.resource_name.clone(), ids.clone());
+            had.push((held.container_name.clone(), held.resource_name.clone(), ids));
         }
         let mut slots = Vec::new();
         for (at, container) in demand.containers.iter().enumerate() {
             for (resource, &wanted) in container.wanted.iter().filter(|(_, wanted)| **wanted > 0) {
                 let allocation = self.table.get(&demand.uid, &container.name, resource);
                 let has = members[at].has.get(resource).cloned().unwrap_or_default();
-                if has.len() < wanted || allocation.is_none_or(|a| a.response.is_none()) {
+                if has.len() < wanted || allocation.is_none_or(|a| a.alloc_resp.is_none()) {
                     let (resource, new) = (resource.clone(), BTreeSet::new());
                     slots.push(Slot { member: at, resource, wanted, devices: has, new, nodes: None });
                 }
@@ -207,10 +208,12 @@ impl PodPlan {
     /// rest with [`numa::pick`]. Does nothing without a question.
     pub fn choose(&mut self, preferred: &[String]) {
         let Some(slot) = self.slots.get(self.next).filter(|_| self.next < self.begun) else { return };
-        let Some(allowed) = self.allowed(slot) else { return };
-        for id in preferred.iter().filter(|id| allowed.contains(*id)) {
-            if self.slots[self.next].need() > 0 && self.pool_has(self.next, id) {
-                self.take(self.next, id.clone());
+        if !preferred.is_empty() {
+            let Some(allowed) = self.allowed(slot) else { return };
+            for id in preferred.iter().filter(|id| allowed.contains(*id)) {
+                if self.slots[self.next].need() > 0 && self.pool_has(self.next, id) {
+                    self.take(self.next, id.clone());
+                }
             }
         }
         for id in self.pick(self.next, false) {
@@ -255,7 +258,7 @@ impl PodPlan {
     }
 
     /// Makes all choices that are left, without preferences.
-    pub(super) fn complete(&mut self) {
+    pub fn complete(&mut self) {
         self.advance();
         self.begun = self.slots.len();
         self.advance();
@@ -359,6 +362,17 @@ impl PodPlan {
             healthy && !in_use.contains(id) && !slot.devices.contains(*id)
         });
         passed_on
+    }
+
+    /// How many devices of a resource are healthy, free and not taken by this plan.
+    fn free(&self, resource: &str) -> usize {
+        self.pools.get(resource).map_or(0, |pool| pool.free.len())
+    }
+
+    /// How many devices of a resource the pod's containers lack, if none is passed on between them.
+    fn needed_at_most(&self, resource: &str) -> usize {
+        let slots = self.slots.iter().filter(|slot| slot.resource == resource);
+        slots.map(Slot::need).fold(0, usize::saturating_add)
     }
 
     /// How many devices of a resource the pod needs in addition to its own, once the plan is completed as far

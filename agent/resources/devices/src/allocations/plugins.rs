@@ -20,7 +20,7 @@ pub(super) struct Listed {
 pub(super) type List = BTreeMap<String, Listed>;
 
 /// One resource with the state of its plugin.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Resource {
     /// Number of the current registration; `None` until there is one.
     generation: Option<u64>,
@@ -32,6 +32,8 @@ pub(super) struct Resource {
     known: bool,
     /// The last list, shared with the plans that were made from it.
     pub devices: Arc<List>,
+    /// The ids that are healthy in it, shared with checkpoints.
+    healthy_ids: Arc<[String]>,
 }
 
 /// What a plugin's list or end has changed.
@@ -57,15 +59,28 @@ pub struct HealthChange {
 impl Resource {
     /// A resource from a checkpoint, with the ids that were healthy. Their NUMA nodes are not in the
     /// checkpoint.
-    pub fn remembered(ids: Vec<String>, now: Instant) -> Self {
+    pub fn remembered(ids: &[String], now: Instant) -> Self {
         let healthy = Listed { health: Health::Healthy, numa: BTreeSet::new() };
-        let devices = Arc::new(ids.into_iter().map(|id| (id, healthy.clone())).collect());
-        Self { generation: None, away_since: Some(now), listed: false, known: false, devices }
+        let devices = ids.iter().map(|id| (id.clone(), healthy.clone())).collect();
+        let mut new = Self { away_since: Some(now), ..Self::default() };
+        new.replace(devices);
+        new
     }
 
     fn registered(generation: u64) -> Self {
-        let devices = Arc::default();
-        Self { generation: Some(generation), away_since: None, listed: false, known: false, devices }
+        Self { generation: Some(generation), ..Self::default() }
+    }
+
+    /// Replaces the list and returns the previous one.
+    fn replace(&mut self, devices: List) -> Arc<List> {
+        let healthy = devices.iter().filter(|(_, device)| device.health == Health::Healthy);
+        self.healthy_ids = healthy.map(|(id, _)| id.clone()).collect();
+        std::mem::replace(&mut self.devices, Arc::new(devices))
+    }
+
+    /// The ids that are healthy in the last list, sorted.
+    pub fn healthy_ids(&self) -> &Arc<[String]> {
+        &self.healthy_ids
     }
 
     /// Whether its plugin is connected and has sent its list, so that devices can be allocated.
@@ -86,8 +101,7 @@ impl Resource {
 
     /// Number of healthy devices; 0 while their health is unknown.
     pub fn healthy(&self) -> usize {
-        let healthy = |device: &&Listed| device.health == Health::Healthy;
-        if self.known { self.devices.values().filter(healthy).count() } else { 0 }
+        if self.known { self.healthy_ids.len() } else { 0 }
     }
 }
 
@@ -115,7 +129,7 @@ impl DeviceAllocations {
         if known.ready() && known.known && *known.devices == devices {
             return Changes::default();
         }
-        let (was_known, before) = (known.known, std::mem::replace(&mut known.devices, Arc::new(devices)));
+        let (was_known, before) = (known.known, known.replace(devices));
         known.listed = true;
         known.known = true;
         self.changes(resource, was_known, &before)

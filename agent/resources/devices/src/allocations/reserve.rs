@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 
 use nodewarden_model::{DevicesPerNuma, Health};
 
+use super::super::checkpoint::PodDevicesEntry;
+use super::DeviceAllocations;
 use super::plan::PodPlan;
 use super::plugins::Listed;
-use super::{Allocation, DeviceAllocations};
 
 /// Devices of a pod for which plugins are being called. They are not free until the reservation is committed
 /// or cancelled; dropping it cancels it too, so that a task that is ended during an allocation leaves nothing
@@ -124,8 +125,15 @@ impl DeviceAllocations {
         let Reservation { uid, order, grants, .. } = reservation;
         for Grant { container, resource, devices } in grants {
             let key = (container, resource);
-            let response = responses.remove(&key);
-            self.table.put(&uid, &key.0, &key.1, Allocation { devices, response });
+            let alloc_resp = responses.remove(&key);
+            let (container_name, resource_name) = key;
+            self.table.put(Arc::new(PodDevicesEntry {
+                pod_uid: uid.clone(),
+                container_name,
+                resource_name,
+                device_ids: devices,
+                alloc_resp,
+            }));
         }
         self.table.order(&uid, &order);
         true
@@ -152,7 +160,7 @@ impl DeviceAllocations {
         let has = self.table.of_pod(&plan.uid);
         let same = has.len() == plan.had.len()
             && has.iter().zip(&plan.had).all(|(held, (container, resource, ids))| {
-                held.container == *container && held.resource == *resource && held.allocation.ids() == *ids
+                held.container_name == *container && held.resource_name == *resource && held.ids() == *ids
             });
         if !same || self.open.iter().any(|open| open.uid == plan.uid) {
             return Err(Conflict::Pod { uid: plan.uid.clone() });
@@ -179,7 +187,12 @@ impl DeviceAllocations {
     }
 
     /// Groups ids by NUMA node: as the plugin lists them, else as the container had them, else under -1.
-    fn by_node(&self, resource: &str, ids: &BTreeSet<String>, had: Option<&Allocation>) -> DevicesPerNuma {
+    fn by_node(
+        &self,
+        resource: &str,
+        ids: &BTreeSet<String>,
+        had: Option<&PodDevicesEntry>,
+    ) -> DevicesPerNuma {
         let list = self.resources.get(resource).map(|resource| &resource.devices);
         let mut by_node = DevicesPerNuma::new();
         for id in ids {
@@ -187,7 +200,7 @@ impl DeviceAllocations {
             let mut nodes: Vec<i64> = match (listed, had) {
                 (Some(Listed { numa, .. }), _) => numa.iter().copied().collect(),
                 (None, Some(had)) => {
-                    let with = had.devices.iter().filter(|(_, ids)| ids.contains(id));
+                    let with = had.device_ids.iter().filter(|(_, ids)| ids.contains(id));
                     with.map(|(node, _)| *node).collect()
                 }
                 (None, None) => Vec::new(),

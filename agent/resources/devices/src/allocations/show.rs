@@ -5,9 +5,8 @@ use std::time::Instant;
 
 use nodewarden_model::Health;
 
-use super::super::checkpoint::{Checkpoint, PodDevicesEntry};
+use super::super::checkpoint::Checkpoint;
 use super::DeviceAllocations;
-use super::plugins::Listed;
 
 /// The state of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,18 +88,8 @@ impl DeviceAllocations {
     /// What must survive a restart of the agent; pods in the order in which they were first given devices.
     /// Reservations are not in it: no container has their devices yet.
     pub fn checkpoint(&self) -> Checkpoint {
-        let entries = self.table.all().map(|(uid, held)| PodDevicesEntry {
-            pod_uid: uid.to_owned(),
-            container_name: held.container.clone(),
-            resource_name: held.resource.clone(),
-            device_ids: held.allocation.devices.clone(),
-            alloc_resp: held.allocation.response.clone(),
-        });
-        let healthy = |(_, device): &(&String, &Listed)| device.health == Health::Healthy;
-        let registered = self.resources.iter().map(|(name, resource)| {
-            let ids = resource.devices.iter().filter(healthy).map(|(id, _)| id.clone());
-            (name.clone(), ids.collect())
-        });
-        Checkpoint { entries: entries.collect(), registered: registered.collect() }
+        let resources = self.resources.iter();
+        let registered = resources.map(|(name, resource)| (name.clone(), resource.healthy_ids().clone()));
+        Checkpoint { entries: self.table.all().cloned().collect(), registered: registered.collect() }
     }
 }

@@ -111,13 +111,13 @@ impl Sources<'_> {
         resource: &str,
         ids: &DevicesPerNuma,
     ) -> Option<&PodDevicesEntry> {
-        let flat = |ids: &DevicesPerNuma| ids.values().flatten().cloned().collect::<BTreeSet<String>>();
-        let wanted = flat(ids);
-        self.checkpoint?.entries.iter().find(|entry| {
+        let wanted: BTreeSet<String> = ids.values().flatten().cloned().collect();
+        let mut entries = self.checkpoint?.entries.iter().map(|entry| &**entry);
+        entries.find(|entry| {
             entry.container_name == container
                 && entry.resource_name == resource
                 && uid.is_none_or(|uid| uid == entry.pod_uid)
-                && flat(&entry.device_ids) == wanted
+                && entry.ids() == wanted
         })
     }
 

@@ -1,6 +1,7 @@
 //! What `nodewarden devices` shows of a kubelet's devices. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use nodewarden_model::{DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health};
 
@@ -22,7 +23,7 @@ struct Entry {
 /// container has lost the device that it was given at a path.
 pub fn shown(
     answer: &Answer,
-    registered: Option<&BTreeMap<String, Vec<String>>>,
+    registered: Option<&BTreeMap<String, Arc<[String]>>>,
     held: &[Held],
     why: impl Fn(&str, &str, &str) -> Option<String>,
     problems: &[String],
@@ -35,7 +36,7 @@ pub fn shown(
     if answer.allocatable.is_none() {
         for (resource, ids) in registered.into_iter().flatten() {
             let of = all.entry(resource.clone()).or_default();
-            for id in ids {
+            for id in ids.iter() {
                 of.entry(id.clone()).or_default();
             }
         }

@@ -14,7 +14,8 @@ mod tests;
 mod text;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use nodewarden_model::DevicesPerNuma;
 
@@ -25,10 +26,11 @@ use file::LoadError;
 /// The data of the checkpoint (`checkpoint.checkpointData`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// In any order, as in the kubelet.
-    pub entries: Vec<PodDevicesEntry>,
+    /// In any order, as in the kubelet. They are shared with the allocations, since most of them are the same
+    /// from one checkpoint to the next.
+    pub entries: Vec<Arc<PodDevicesEntry>>,
     /// Ids of healthy devices by resource. The kubelet only uses the names when it reads them.
-    pub registered: BTreeMap<String, Vec<String>>,
+    pub registered: BTreeMap<String, Arc<[String]>>,
 }
 
 /// The devices of one resource in one container.
@@ -40,6 +42,13 @@ pub struct PodDevicesEntry {
     pub device_ids: DevicesPerNuma,
     /// `v1beta1.ContainerAllocateResponse`, encoded. A kubelet always writes it.
     pub alloc_resp: Option<Vec<u8>>,
+}
+
+impl PodDevicesEntry {
+    /// All device ids, each once.
+    pub fn ids(&self) -> BTreeSet<String> {
+        self.device_ids.values().flatten().cloned().collect()
+    }
 }
 
 /// Why a file is not a valid checkpoint.

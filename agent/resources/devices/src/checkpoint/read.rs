@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use serde::Deserialize;
@@ -110,7 +111,8 @@ fn strings(ids: &Option<Vec<String>>) -> Option<impl Iterator<Item = &str>> {
 }
 
 fn checkpoint(data: Data) -> Checkpoint {
-    let entries = data.pod_device_entries.into_iter().flatten().map(|entry| PodDevicesEntry {
+    let entries = data.pod_device_entries.into_iter().flatten();
+    let entries = entries.map(|entry| PodDevicesEntry {
         pod_uid: entry.pod,
         container_name: entry.container_name,
         resource_name: entry.resource_name,
@@ -125,8 +127,8 @@ fn checkpoint(data: Data) -> Checkpoint {
     });
     let registered = data.registered_devices.into_iter().flatten();
     Checkpoint {
-        entries: entries.collect(),
-        registered: registered.map(|(name, ids)| (name, ids.unwrap_or_default())).collect(),
+        entries: entries.map(Arc::new).collect(),
+        registered: registered.map(|(name, ids)| (name, ids.unwrap_or_default().into())).collect(),
     }
 }
 

@@ -16,14 +16,14 @@ fn set(ids: &[&str]) -> BTreeSet<String> {
 
 fn sample() -> Checkpoint {
     Checkpoint {
-        entries: vec![PodDevicesEntry {
+        entries: vec![Arc::new(PodDevicesEntry {
             pod_uid: "u1".to_owned(),
             container_name: "c".to_owned(),
             resource_name: "a.b/gpu".to_owned(),
             device_ids: [(-1, set(&["x"])), (2, set(&["y", "z"])), (10, set(&["y"]))].into(),
             alloc_resp: Some(vec![0, 9, 10, 99, 100, 255]),
-        }],
-        registered: [("a.b/gpu".to_owned(), vec!["x".to_owned()])].into(),
+        })],
+        registered: [("a.b/gpu".to_owned(), ["x".to_owned()].into())].into(),
     }
 }
 
@@ -81,7 +81,7 @@ fn lists_of_a_kubelet_in_any_order_and_nil_or_empty_are_read() {
         (BTreeMap::new(), None),
     ];
     assert_eq!(devices, expected);
-    assert_eq!(read.registered["g.h/i"], ["z", "a"]);
+    assert_eq!(*read.registered["g.h/i"], ["z", "a"]);
     assert_eq!(Checkpoint::parse(&read.to_bytes()).unwrap(), read);
 
     let nothing = json!({"PodDeviceEntries": [], "RegisteredDevices": null});
@@ -178,8 +178,8 @@ prop_compose! {
         pod_uid: String, container_name: String, resource_name: String,
         device_ids in prop::collection::btree_map(-1i64..12, ids(), 0..4),
         alloc_resp in prop::option::of(prop::collection::vec(any::<u8>(), 0..9)),
-    ) -> PodDevicesEntry {
-        PodDevicesEntry { pod_uid, container_name, resource_name, device_ids, alloc_resp }
+    ) -> Arc<PodDevicesEntry> {
+        Arc::new(PodDevicesEntry { pod_uid, container_name, resource_name, device_ids, alloc_resp })
     }
 }
 
@@ -189,6 +189,7 @@ proptest! {
         entries in prop::collection::vec(entry(), 0..4),
         registered in prop::collection::btree_map(any::<String>(), prop::collection::vec(any::<String>(), 0..3), 0..3),
     ) {
+        let registered = registered.into_iter().map(|(name, ids)| (name, ids.into())).collect();
         let checkpoint = Checkpoint { entries, registered };
         let bytes = checkpoint.to_bytes();
         prop_assert_eq!(&Checkpoint::parse(&bytes).unwrap(), &checkpoint);

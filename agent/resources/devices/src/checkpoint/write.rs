@@ -1,47 +1,32 @@
 //! Writes the kubelet's file: the output of `json.Marshal` for `checkpoint.Data`, byte for byte.
 
+use std::sync::Arc;
+
 use nodewarden_model::fnv::Fnv32a;
 
 use super::text::{self, Decimal, Entry};
 use super::{Checkpoint, PodDevicesEntry};
 
-/// Writes successive checkpoints. Hashing continues from the first entry that has changed since the previous
-/// checkpoint: it is most of the work, and appended entries leave the rest unchanged.
+/// Writes successive checkpoints. Encoding and hashing continue from the first entry that is another one than
+/// in the previous checkpoint: they are most of the work, and appended entries leave the rest unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// The encoded entries of the previous checkpoint.
-    entries: Vec<u8>,
-    /// Where each entry ends, and the hash up to there.
-    ends: Vec<(usize, Fnv32a)>,
+    /// The entries of the previous checkpoint, encoded.
+    encoded: Vec<u8>,
+    /// Each of them, where it ends in `encoded`, and the hash up to there.
+    previous: Vec<(Arc<PodDevicesEntry>, usize, Fnv32a)>,
 }
 
 impl Writer {
     /// The file's content.
     pub fn bytes(&mut self, checkpoint: &Checkpoint) -> Vec<u8> {
         const BEGIN: &[u8] = b"{\"Data\":{\"PodDeviceEntries\":";
-        let mut out = Vec::with_capacity(256 + self.entries.len() * 5 / 4);
+        let mut hash = self.encode(&checkpoint.entries);
+        let registered_size: usize =
+            checkpoint.registered.values().flat_map(|ids| ids.iter()).map(|id| id.len() + 3).sum();
+        let mut out = Vec::with_capacity(1024 + self.encoded.len() + registered_size);
         out.extend(BEGIN);
-        let mut hash = Fnv32a::new();
-        text::begin(&mut hash);
-        let mut same = true;
-        for (i, entry) in checkpoint.entries.iter().enumerate() {
-            let from = out.len();
-            out.push(if i == 0 { b'[' } else { b',' });
-            json(&mut out, entry);
-            let to = out.len() - BEGIN.len();
-            let before = self.entries.get(from - BEGIN.len()..to);
-            same = same && self.ends.get(i).is_some_and(|end| end.0 == to) && before == out.get(from..);
-            if same {
-                hash = self.ends[i].1;
-            } else {
-                text::entry(&mut hash, i, values(entry));
-                self.ends.truncate(i);
-                self.ends.push((to, hash));
-            }
-        }
-        self.ends.truncate(checkpoint.entries.len());
-        self.entries.clear();
-        self.entries.extend(&out[BEGIN.len()..]);
+        out.extend(&self.encoded);
         let nil = checkpoint.entries.is_empty();
         out.extend(if nil { b"null".as_slice() } else { b"]" });
         hash.put(if nil { b"<nil>".as_slice() } else { b"]" });
@@ -51,19 +36,42 @@ impl Writer {
             comma(&mut out, i);
             string(&mut out, name);
             out.push(b':');
-            strings(&mut out, ids);
+            strings(&mut out, &**ids);
         }
         out.extend(b"}},\"Checksum\":");
         out.extend(Decimal::of(i64::from(hash.value())).text());
         out.push(b'}');
         out
     }
+
+    /// Makes [`Writer::encoded`] that of these entries, and returns the hash up to their end.
+    fn encode(&mut self, entries: &[Arc<PodDevicesEntry>]) -> Fnv32a {
+        let pairs = self.previous.iter().zip(entries);
+        let same = pairs.take_while(|(previous, entry)| Arc::ptr_eq(&previous.0, entry)).count();
+        self.previous.truncate(same);
+        let (end, mut hash) = self.previous.last().map_or_else(
+            || {
+                let mut hash = Fnv32a::new();
+                text::begin(&mut hash);
+                (0, hash)
+            },
+            |(_, end, hash)| (*end, *hash),
+        );
+        self.encoded.truncate(end);
+        for (i, entry) in entries.iter().enumerate().skip(same) {
+            self.encoded.push(if i == 0 { b'[' } else { b',' });
+            json(&mut self.encoded, entry);
+            text::entry(&mut hash, i, values(entry));
+            self.previous.push((entry.clone(), self.encoded.len(), hash));
+        }
+        hash
+    }
 }
 
 /// Writes the text that the checksum covers.
 #[cfg(test)]
 pub(super) fn put(checkpoint: &Checkpoint, sink: &mut impl text::Sink) {
-    let entries = checkpoint.entries.iter().map(values);
+    let entries = checkpoint.entries.iter().map(|entry| values(entry));
     text::put(sink, (!checkpoint.entries.is_empty()).then_some(entries), Some(registered(checkpoint)));
 }
 
@@ -81,11 +89,11 @@ fn values(
 }
 
 fn registered(checkpoint: &Checkpoint) -> impl Iterator<Item = (&str, Option<impl Iterator<Item = &str>>)> {
-    checkpoint.registered.iter().map(|(name, ids)| (name.as_str(), some(ids)))
+    checkpoint.registered.iter().map(|(name, ids)| (name.as_str(), some(&**ids)))
 }
 
 /// The ids, or nil if there are none.
-fn some<'a, L>(ids: &'a L) -> Option<impl Iterator<Item = &'a str>>
+fn some<'a, L: ?Sized>(ids: &'a L) -> Option<impl Iterator<Item = &'a str>>
 where
     &'a L: IntoIterator<Item = &'a String>,
 {

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use super::super::super::checkpoint::PodDevicesEntry;
 use super::*;
 
 /// `TestCheckpoint`: what was allocated is allocated after a restart, byte for byte, and resources are away.
@@ -35,16 +38,18 @@ fn a_restart_keeps_allocations_and_waits_for_plugins() {
 
 #[test]
 fn a_kubelets_checkpoint_is_taken_over_unchanged() {
-    let entry = |uid: &str, container: &str, id: &str| super::super::super::checkpoint::PodDevicesEntry {
-        pod_uid: uid.to_owned(),
-        container_name: container.to_owned(),
-        resource_name: GPU.to_owned(),
-        device_ids: [(0, ids(&[id]))].into(),
-        alloc_resp: Some(Vec::new()),
+    let entry = |uid: &str, container: &str, id: &str| {
+        Arc::new(PodDevicesEntry {
+            pod_uid: uid.to_owned(),
+            container_name: container.to_owned(),
+            resource_name: GPU.to_owned(),
+            device_ids: [(0, ids(&[id]))].into(),
+            alloc_resp: Some(Vec::new()),
+        })
     };
     // Two pods share a device: nothing here can decide which one should lose it.
     let entries = vec![entry("q", "c", "d1"), entry("p", "c", "d1"), entry("p", "i", "d2")];
-    let registered = [(GPU.to_owned(), strings(&["d1", "d2", "d3"]))].into();
+    let registered = [(GPU.to_owned(), strings(&["d1", "d2", "d3"]).into())].into();
     let mut allocations =
         DeviceAllocations::restore(GRACE, Checkpoint { entries, registered }, Instant::now());
     allocations.register(GPU, 1);

@@ -1,5 +1,7 @@
 //! Rounds on files and device nodes that the tests make, without a kernel program.
 
+use std::sync::Arc;
+
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_manifest::fixture;
@@ -51,7 +53,7 @@ impl Node {
             device_ids: ids(),
             alloc_resp: Some(response.encode_to_vec()),
         };
-        let checkpoint = Checkpoint { entries: vec![entry], ..Checkpoint::default() };
+        let checkpoint = Checkpoint { entries: vec![Arc::new(entry)], ..Checkpoint::default() };
         std::fs::write(node.dir.path().join("kubelet_internal_checkpoint"), checkpoint.to_bytes()).unwrap();
         Some(node)
     }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use nodewarden_model::HostDeviceKind;
 use nodewarden_proto::deviceplugin::v1beta1::{CdiDevice, DeviceSpec, Mount};
 
@@ -39,7 +41,7 @@ fn entry(uid: &str, ids: DevicesPerNuma, response: Option<ContainerAllocateRespo
         device_ids: ids,
         alloc_resp: response.map(|response| response.encode_to_vec()),
     };
-    Checkpoint { entries: vec![entry], ..Checkpoint::default() }
+    Checkpoint { entries: vec![Arc::new(entry)], ..Checkpoint::default() }
 }
 
 fn spec(path: &str, permissions: &str) -> DeviceSpec {

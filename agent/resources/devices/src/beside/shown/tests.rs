@@ -54,7 +54,7 @@ fn a_device_of_a_container_that_is_not_allocatable_is_unhealthy() {
 
 #[test]
 fn an_old_kubelet_and_claims_say_nothing_of_health() {
-    let registered = BTreeMap::from([("a/b".to_owned(), vec!["free".to_owned()])]);
+    let registered = BTreeMap::from([("a/b".to_owned(), ["free".to_owned()].into())]);
     let all = [held("a/b", "1"), held("claim ml/gpu", "v/g=0")];
     let view = shown(&Answer::default(), Some(&registered), &all, |_, _, _| None, &[]);
     let health: Vec<_> = lines(&view).into_iter().map(|(id, health, ..)| (id, health)).collect();
