@@ -11,7 +11,7 @@ use crate::worker::report::Victim;
 
 pub const MIB: u64 = 1 << 20;
 /// How long `eventually` waits between two questions at least, and at most.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long an event may take to arrive.

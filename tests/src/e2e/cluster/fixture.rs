@@ -165,8 +165,15 @@ impl<'c> ClusterFixture<'c> {
         Ok(self.kubectl().run(&[&["--namespace", &self.namespace], arguments].concat())?)
     }
 
-    /// Creates or changes an object in the test's namespace.
+    /// Creates or changes an object in the test's namespace. A new pod is made without kubectl, which takes
+    /// 0.15 s of a CPU.
     pub fn apply(&self, object: &Value) -> Result<(), Failure> {
+        if object["kind"] == "Pod" {
+            match self.api.lock().create(&format!("/api/v1/namespaces/{}/pods", self.namespace), object) {
+                Err(error) if error.status() == Some(409) => {}
+                done => return Ok(done.map(drop)?),
+            }
+        }
         let arguments = ["--namespace", &self.namespace, "apply", "-f", "-"];
         Ok(self.kubectl().run_with(&arguments, object.to_string().as_bytes()).map(drop)?)
     }
@@ -183,6 +190,14 @@ impl<'c> ClusterFixture<'c> {
     /// What the API server answers to an administrator.
     fn ask(&self, path: &str) -> Result<Value, Failure> {
         Ok(self.api.lock().get(path)?)
+    }
+
+    /// Deletes an object, or all objects of a list, without kubectl. What is not there is deleted already.
+    fn delete(&self, path: &str) -> Result<(), Failure> {
+        match self.api.lock().delete(path) {
+            Err(error) if error.status() == Some(404) => Ok(()),
+            done => Ok(done.map(drop)?),
+        }
     }
 
     /// A pod of the test's namespace, or `None` if there is none of this name.
@@ -252,7 +267,8 @@ impl<'c> ClusterFixture<'c> {
 
     /// Deletes the test's pods, and waits until nothing of them is on the node; then removes the node.
     pub fn finish(self) -> Result<(), Failure> {
-        self.run(&["delete", "deployments,pods", "--all", "--wait=false"])?;
+        self.delete(&format!("/apis/apps/v1/namespaces/{}/deployments", self.namespace))?;
+        self.delete(&format!("/api/v1/namespaces/{}/pods", self.namespace))?;
         let mut left = Vec::new();
         let gone = eventually(self.context.patiently(60), "", || {
             let list = self.get(&["pods"])?;
@@ -277,9 +293,8 @@ impl<'c> ClusterFixture<'c> {
                 Failure::Unexpected(format!("sandboxes of pods that are gone from the API: {left:?}"))
             })?;
         }
-        self.kubectl().run(&["delete", "node", &self.name, "--wait=false"])?;
-        self.kubectl().run(&["delete", "namespace", &self.namespace, "--wait=false"])?;
-        Ok(())
+        self.delete(&format!("/api/v1/nodes/{}", self.name))?;
+        self.delete(&format!("/api/v1/namespaces/{}", self.namespace))
     }
 
     fn wait_node_ready(&self) -> Result<(), Failure> {
@@ -298,9 +313,9 @@ impl<'c> ClusterFixture<'c> {
     }
 
     fn make_namespace(&self) -> Result<(), Failure> {
-        let name = &self.namespace;
-        self.kubectl()
-            .apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }))?;
+        let object =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": self.namespace } });
+        self.api.lock().create("/api/v1/namespaces", &object)?;
         // Pods are refused before their service account has its token.
         eventually(self.context.patiently(20), "the namespace gets no service account", || {
             let account = self.get(&["serviceaccounts", "--field-selector", "metadata.name=default"])?;
