@@ -49,7 +49,7 @@ impl ThrowAwayRoot {
         for folder in ["dev", "proc"] {
             mounted(&format!("/{folder}"), &merged.join(folder), none, MsFlags::MS_BIND, none)?;
         }
-        // Else each change of packages has mandb read all manual pages of the machine (man-db's README.Debian).
+        // Else each change of packages has mandb read all manual pages of the machine (README.Debian).
         let _where_there_is_none = fs::remove_file(merged.join("var/lib/man-db/auto-update"));
         let mounts = vec![memory, merged.clone(), merged.join("dev"), merged.join("proc")];
         Ok(Self { changes, merged, mounts })
