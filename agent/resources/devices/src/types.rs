@@ -53,8 +53,13 @@ pub struct Allocation {
 impl Allocation {
     /// All device ids, each once.
     pub fn ids(&self) -> BTreeSet<String> {
-        self.devices.values().flatten().cloned().collect()
+        all_ids(&self.devices)
     }
+}
+
+/// All device ids, each once.
+pub(crate) fn all_ids(devices: &DevicesPerNuma) -> BTreeSet<String> {
+    devices.values().flatten().cloned().collect()
 }
 
 /// Why a pod gets no devices now. The pod waits and is tried again, because no scheduler would place it

@@ -111,7 +111,7 @@ impl Sources<'_> {
         resource: &str,
         ids: &DevicesPerNuma,
     ) -> Option<&PodDevicesEntry> {
-        let wanted: BTreeSet<String> = ids.values().flatten().cloned().collect();
+        let wanted = crate::types::all_ids(ids);
         let mut entries = self.checkpoint?.entries.iter().map(|entry| &**entry);
         entries.find(|entry| {
             entry.container_name == container

@@ -47,7 +47,7 @@ pub struct PodDevicesEntry {
 impl PodDevicesEntry {
     /// All device ids, each once.
     pub fn ids(&self) -> BTreeSet<String> {
-        self.device_ids.values().flatten().cloned().collect()
+        crate::types::all_ids(&self.device_ids)
     }
 }
 

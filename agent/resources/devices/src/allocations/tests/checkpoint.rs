@@ -36,6 +36,19 @@ fn a_restart_keeps_allocations_and_waits_for_plugins() {
     assert_eq!(after.expire(start + GRACE), [NIC]);
 }
 
+/// What stays is neither copied nor encoded again: that is most of the time of an allocation.
+#[test]
+fn checkpoints_share_the_entries_that_stay() {
+    let mut allocations = with_plugin(GPU, healthy(&["d1", "d2"]));
+    give(&mut allocations, &one("p", GPU, 1)).unwrap();
+    let first = allocations.checkpoint();
+    give(&mut allocations, &one("q", GPU, 1)).unwrap();
+    let second = allocations.checkpoint();
+    assert_eq!((first.entries.len(), second.entries.len()), (1, 2));
+    assert!(Arc::ptr_eq(&first.entries[0], &second.entries[0]));
+    assert!(Arc::ptr_eq(&first.registered[GPU], &second.registered[GPU]));
+}
+
 #[test]
 fn a_kubelets_checkpoint_is_taken_over_unchanged() {
     let entry = |uid: &str, container: &str, id: &str| {
