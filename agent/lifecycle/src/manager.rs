@@ -20,6 +20,7 @@ use crate::act::resize::PodResize;
 use crate::act::{admitting, cpusets, devices, probing};
 use crate::decide::identity;
 use crate::decide::identity::Running;
+use crate::decide::relist::EventStream;
 use crate::decide::waiting;
 use crate::environment::Environment;
 use crate::orders::{Order, Report};
@@ -51,8 +52,8 @@ pub enum Input {
         uid: String,
         eviction: Eviction,
     },
-    /// Whether the runtime's stream of events is open.
-    Subscribed(bool),
+    /// Whether the runtime reports what happens from now on.
+    Events(EventStream),
     /// The runtime can be asked again, or its stream of events broke: everything may have changed.
     Everything,
 }
@@ -121,7 +122,7 @@ impl Manager {
                 input = inputs.recv() => match input {
                     Some(Input::Desired(desired)) => self.desire(desired),
                     Some(Input::Runtime { uid }) => self.runtime_event(&uid),
-                    Some(Input::Subscribed(open)) => self.housekeeping.set_subscribed(open),
+                    Some(Input::Events(events)) => self.housekeeping.set_events(events),
                     Some(Input::Object { uid }) => self.order(&uid, Order::Refresh),
                     Some(Input::Evict { uid, eviction }) => {
                         self.env.admission.leaving(&uid);

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::act::housekeeping::Housekeeping;
 use crate::act::{cpusets, devices};
 use crate::decide::identity;
+use crate::decide::relist::EventStream;
 use crate::environment::{Environment, Places, ownership};
 use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::pulls::Pulls;
@@ -387,10 +388,14 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
     let mut subscribed_before = false;
     loop {
         match client.events().await {
-            Ok(None) => return info!("the runtime sends no events: it is polled"),
+            Ok(None) => {
+                info!("the runtime has no stream of events: it is listed every few seconds");
+                let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Events(EventStream::Unsupported)));
+                return;
+            }
             Ok(Some(events)) => {
                 if let Some(inputs) = inputs.upgrade() {
-                    let _ = inputs.send(Input::Subscribed(true));
+                    let _ = inputs.send(Input::Events(EventStream::Open));
                     if subscribed_before {
                         let _ = inputs.send(Input::Everything);
                     }
@@ -407,7 +412,7 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
             }
             Err(_) => {}
         }
-        let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Subscribed(false)));
+        let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Events(EventStream::Closed)));
         tokio::time::sleep(SUBSCRIBE_AGAIN).await;
         if inputs.upgrade().is_none() {
             return;

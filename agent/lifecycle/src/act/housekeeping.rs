@@ -1,7 +1,8 @@
-//! Each minute, and every two seconds while something is in doubt: lists what the runtime has of this agent,
-//! finds what changed, and removes what no pod owns (kubelet: HandlePodCleanups). In between the pods'
-//! directories are searched every two seconds, and the runtime reports what begins there. Only sandboxes with
-//! this agent's label and directories below its own are ever touched.
+//! Each minute, every two seconds while something is in doubt, and every five if the runtime has no events:
+//! lists what the runtime has of this agent, finds what changed, and removes what no pod owns (kubelet:
+//! HandlePodCleanups). In between the pods' directories are searched every two seconds, and the runtime
+//! reports what begins there. Only sandboxes with this agent's label and directories below its own are ever
+//! touched.
 
 mod listing;
 
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use super::{devices, look as look_at};
-use crate::decide::relist::{self, Doubts};
+use crate::decide::relist::{self, Doubts, EventStream};
 use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
@@ -64,8 +65,8 @@ pub struct Housekeeping {
     looking: bool,
     /// When the last look began.
     began: Option<Instant>,
-    /// Whether the runtime's stream of events is open.
-    subscribed: bool,
+    /// Whether the runtime reports what happens.
+    events: EventStream,
     /// Something was lost, or may be left of a pod: the next look is due.
     doubted: bool,
     /// Pods of which the kernel and the runtime say different things, and until when that counts.
@@ -108,7 +109,7 @@ impl Default for Housekeeping {
             answered: None,
             looking: false,
             began: None,
-            subscribed: false,
+            events: EventStream::Closed,
             doubted: false,
             contradicted: BTreeMap::new(),
             begun: BTreeSet::new(),
@@ -123,9 +124,9 @@ impl Default for Housekeeping {
 }
 
 impl Housekeeping {
-    /// Whether the runtime's stream of events is open.
-    pub fn set_subscribed(&mut self, open: bool) {
-        self.subscribed = open;
+    /// Whether the runtime reports what happens from now on.
+    pub fn set_events(&mut self, events: EventStream) {
+        self.events = events;
     }
 
     /// Something may be other than it is known: the next look is due.
@@ -159,7 +160,7 @@ impl Housekeeping {
         self.contradicted.retain(|_, contradiction| now < contradiction.until);
         let doubts = Doubts {
             ends_unreported: !env.ends_reported,
-            not_subscribed: !self.subscribed,
+            events: self.events,
             not_answered: self.answered != Some(true),
             lost: self.doubted,
             contradicted: !self.contradicted.is_empty(),

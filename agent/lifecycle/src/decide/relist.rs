@@ -5,16 +5,31 @@ use std::time::Duration;
 
 /// The longest time between two lists.
 pub const REGULAR: Duration = Duration::from_secs(60);
+/// The longest time between two lists of a runtime that has no stream of events: a kubelet asks each runtime
+/// as often whether it is ready (kubelet: `updateRuntimeUp`). Containers that end are known from the kernel.
+pub const WITHOUT_EVENTS: Duration = Duration::from_secs(5);
 /// How long the end of a process that may have been a container's first one keeps the runtime in doubt.
 pub const PERHAPS: Duration = Duration::from_secs(10);
+
+/// The runtime's stream of events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EventStream {
+    /// Not open yet, or broken: it is opened again.
+    #[default]
+    Closed,
+    /// The runtime reports what happens.
+    Open,
+    /// The runtime has none (containerd before 1.7).
+    Unsupported,
+}
 
 /// What is in doubt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Doubts {
     /// The kernel does not report every process that ends.
     pub ends_unreported: bool,
-    /// The runtime's stream of events is not open.
-    pub not_subscribed: bool,
+    /// Whether the runtime reports what happens.
+    pub events: EventStream,
     /// The runtime did not answer the last list.
     pub not_answered: bool,
     /// Events were lost, or something may be left of a pod that ended.
@@ -29,16 +44,21 @@ pub struct Doubts {
 
 /// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.
 pub fn reason(doubts: Doubts, since: Option<Duration>) -> Option<&'static str> {
+    let is_due = |after| since.is_some_and(|since| since >= after);
     let reasons = [
         (since.is_none(), "the first list"),
         (doubts.ends_unreported, "the kernel reports no ends of processes"),
-        (doubts.not_subscribed, "the runtime sends no events"),
+        (doubts.events == EventStream::Closed, "the runtime's stream of events is not open"),
         (doubts.not_answered, "the runtime did not answer the last list"),
         (doubts.lost, "events were lost, or a pod has ended"),
         (doubts.contradicted, "the runtime says that a container runs whose process has ended"),
         (doubts.unowned, "the last list had something that no pod owns"),
         (doubts.recovering, "devices or CPUs of an earlier agent wait for it"),
-        (since.is_some_and(|since| since >= REGULAR), "the last one is a minute old"),
+        (
+            doubts.events == EventStream::Unsupported && is_due(WITHOUT_EVENTS),
+            "the runtime has no stream of events",
+        ),
+        (is_due(REGULAR), "the last one is a minute old"),
     ];
     reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
 }
@@ -49,7 +69,8 @@ mod tests {
 
     #[test]
     fn the_runtime_is_listed_each_minute_and_while_something_is_in_doubt() {
-        let none = Doubts::default();
+        let none = Doubts { events: EventStream::Open, ..Doubts::default() };
+        let without_events = Doubts { events: EventStream::Unsupported, ..none };
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (doubts, since, due) in [
             (none, seconds(2), false),
@@ -57,7 +78,10 @@ mod tests {
             (none, seconds(60), true),
             (none, None, true),
             (Doubts { ends_unreported: true, ..none }, seconds(2), true),
-            (Doubts { not_subscribed: true, ..none }, seconds(2), true),
+            (Doubts { events: EventStream::Closed, ..none }, seconds(2), true),
+            (without_events, seconds(4), false),
+            (without_events, seconds(5), true),
+            (Doubts { contradicted: true, ..without_events }, seconds(2), true),
             (Doubts { not_answered: true, ..none }, seconds(2), true),
             (Doubts { lost: true, ..none }, seconds(2), true),
             (Doubts { contradicted: true, ..none }, seconds(2), true),

@@ -79,7 +79,7 @@ async fn a_directory_that_no_pod_owns_is_found_at_the_next_period_of_a_calm_node
     let node = Node::start(spec, ContainerRecord::default(), Fake::new(0), Script::default()).await;
     let (env, pods) = (&node.state.env, node.dir().join("pods"));
     let mut housekeeping = Housekeeping::default();
-    housekeeping.set_subscribed(true);
+    housekeeping.set_events(EventStream::Open);
     housekeeping.look_if_due(env);
     assert!(housekeeping.found().await.present.asked, "the first list");
     let own = node.state.pod().uid.clone();
