@@ -42,8 +42,9 @@ fn listed_rarely(context: &Context) -> Result<(), Failure> {
     scale.clear(context.patiently(LIMIT))
 }
 
-/// A runtime that has no events (containerd before 1.7) is listed every five seconds, at the next housekeeping
-/// period of two, because the kernel reports which containers end: one that is killed starts again.
+/// A runtime that has no events (containerd before 1.7) is listed every five seconds, at the next
+/// housekeeping period of two, because the kernel reports which containers end: one that is killed starts
+/// again.
 fn without_events(context: &Context) -> Result<(), Failure> {
     let faults = RuntimeFaults { no_events: true, ..Default::default() };
     let scale = Scale::new(context, "without-events", faults)?;
