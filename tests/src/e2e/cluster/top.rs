@@ -1,5 +1,6 @@
-//! What `kubectl top` shows of a node and its pods: metrics-server's view of `/metrics/resource`.
+//! What `kubectl top` shows of a node and its pods, by metrics-server's view of `/metrics/resource`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,9 +10,9 @@ use super::NEEDS;
 use super::fixture::ClusterFixture;
 use super::manifest::{WAIT, pod};
 use crate::e2e::support::{MIB, eventually};
-use crate::ensure;
-use crate::fixture::{ContainerName, Scrape, total_memory};
+use crate::fixture::{ContainerName, MetricsApi, Scrape, Usage, total_memory};
 use crate::harness::{Context, Failure, REPORTED, Test};
+use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("cluster_top", top).timeout(240).needs(NEEDS)];
 
@@ -66,12 +67,66 @@ fn top(context: &Context) -> Result<(), Failure> {
     });
     let now =
         now.map_err(|failure| Failure::Unexpected(format!("not all is measured again{failure}: {wrong:?}")))?;
-    check(&fixture, &before, &now)?;
+    let used = check(&fixture, &before, &now)?;
+    let node = now.node_usage(&before).map_err(Failure::Unexpected)?;
+    shown(&fixture, node, &used)?;
     fixture.finish()
 }
 
-fn check(fixture: &ClusterFixture<'_>, before: &Scrape, now: &Scrape) -> Result<(), Failure> {
+/// `kubectl top` shows these usages of the node, its pods and their containers.
+fn shown(
+    fixture: &ClusterFixture<'_>,
+    node: Usage,
+    used: &BTreeMap<ContainerName, Usage>,
+) -> Result<(), Failure> {
+    let signed = fixture.cluster().signer()?.server("metrics-server", &["localhost"], &[])?;
+    let serving = MetricsApi::start(fixture.kubectl(), &signed, (fixture.name(), node), used)?;
+    let words = |text: &str| -> Vec<Vec<String>> {
+        let lines = text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect());
+        lines.collect()
+    };
+    let all = words(&fixture.run(&["top", "node", fixture.name(), "--no-headers"])?);
+    let percent =
+        |index: usize| all[0].get(index).and_then(|text| text.strip_suffix('%')?.parse::<f64>().ok());
+    let [cpu, memory] = columns([node]);
+    ensure!(all.len() == 1 && all[0].first().map(String::as_str) == Some(fixture.name()), "nodes: {all:?}");
+    ensure!(all[0].get(1) == Some(&cpu) && all[0].get(3) == Some(&memory), "node {cpu} {memory}: {all:?}");
+    ensure!([2, 4].iter().all(|&of| percent(of).is_some_and(|of| of < 110.0)), "parts: {all:?}");
+    let expected = used.iter().map(|([_, pod, container], &usage)| {
+        let [cpu, memory] = columns([usage]);
+        vec![pod.clone(), container.clone(), cpu, memory]
+    });
+    let containers = words(&fixture.run(&["top", "pod", "--containers", "--no-headers"])?);
+    ensure_eq!(containers, expected.collect::<Vec<_>>(), "kubectl top pod --containers");
+    let expected = ["burns", "idle"].map(|pod| {
+        let own = used.iter().filter(|(name, _)| name[1] == pod).map(|(_, &usage)| usage);
+        let [cpu, memory] = columns(own);
+        vec![pod.to_owned(), cpu, memory]
+    });
+    let pods = words(&fixture.run(&["top", "pod", "--no-headers"])?);
+    ensure_eq!(pods, expected.to_vec(), "kubectl top pod");
+    drop(serving);
+    Ok(())
+}
+
+/// How kubectl shows the sum of usages: thousandths of a CPU upwards, MiB downwards.
+fn columns(usages: impl IntoIterator<Item = Usage>) -> [String; 2] {
+    let (mut nanos, mut kib) = (0.0, 0.0);
+    for usage in usages {
+        nanos += (usage.cpu * 1e9).round();
+        kib += (usage.memory / 1024.0).round();
+    }
+    [format!("{:.0}m", (nanos / 1e6).ceil()), format!("{:.0}Mi", (kib / 1024.0).floor())]
+}
+
+/// Returns what the containers use, after it was held against what is expected of them.
+fn check(
+    fixture: &ClusterFixture<'_>,
+    before: &Scrape,
+    now: &Scrape,
+) -> Result<BTreeMap<ContainerName, Usage>, Failure> {
     let mut memory = 0.0;
+    let mut used = BTreeMap::new();
     for (pod, container) in [("burns", "main"), ("idle", "main"), ("idle", "second")] {
         let name: ContainerName = [fixture.namespace(), pod, container].map(str::to_owned);
         let usage = now.usage(before, &name).map_err(Failure::Unexpected)?;
@@ -89,6 +144,7 @@ fn check(fixture: &ClusterFixture<'_>, before: &Scrape, now: &Scrape) -> Result<
             usage.memory
         );
         memory += usage.memory;
+        used.insert(name.clone(), usage);
         let object = fixture.pod(pod)?.unwrap_or_default();
         let statuses = object["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
         let own = statuses.iter().find(|own| own["name"] == container);
@@ -112,5 +168,5 @@ fn check(fixture: &ClusterFixture<'_>, before: &Scrape, now: &Scrape) -> Result<
     );
     let late = Timestamp::now().as_millisecond() - now.node.map_or(0, |node| node.time);
     ensure!((0..15_000).contains(&late), "the node's figures are {late} ms old");
-    Ok(())
+    Ok(used)
 }
