@@ -170,9 +170,6 @@ impl<'c> Beside<'c> {
     }
 
     fn options(&self) -> AgentOptions {
-        let admin = self.cluster.cluster().admin().display().to_string();
-        let arguments =
-            ["--mode", "augment", "--hostname-override", self.cluster.name(), "--kubeconfig", &admin];
         AgentOptions {
             state: Some(self.context.temp.join("augment-state")),
             runtime: Some(self.cluster.runtime().to_owned()),
@@ -180,10 +177,17 @@ impl<'c> Beside<'c> {
             section: "augment: {events: Off, protection: Off, memoryHigh: Off, cpuIdle: Off, cpuBurst: Off, \
                       eviction: Enforce}"
                 .to_owned(),
-            arguments: arguments.map(str::to_owned).to_vec(),
+            arguments: arguments(&self.cluster),
             ..AgentOptions::default()
         }
     }
+}
+
+/// The flags of an agent in mode augment on this node.
+pub fn arguments(fixture: &ClusterFixture<'_>) -> Vec<String> {
+    let admin = fixture.cluster().admin().display().to_string();
+    let arguments = ["--mode", "augment", "--hostname-override", fixture.name(), "--kubeconfig", &admin];
+    arguments.map(str::to_owned).to_vec()
 }
 
 fn lines(threshold: u64) -> String {

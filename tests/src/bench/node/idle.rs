@@ -58,7 +58,10 @@ fn by_kind(requests: &[Request]) -> String {
 }
 
 /// CPU time that a process has used.
-fn cpu_time(pid: u32) -> Result<Duration, Failure> {
+///
+/// # Errors
+/// There is no such process.
+pub fn cpu_time(pid: u32) -> Result<Duration, Failure> {
     let failed = |error: nix::Error| Failure::file(format!("CPU clock of process {pid}"))(error.into());
     let clock = nix::time::clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).map_err(failed)?;
     Ok(nix::time::clock_gettime(clock).map_err(failed)?.into())

@@ -19,7 +19,8 @@ use crate::e2e::cluster::options::own_control_plane;
 use crate::fixture::{Cluster, ClusterPrograms};
 use crate::harness::Failure;
 use idle::Cost;
-use side::Side;
+pub use idle::cpu_time;
+pub use side::Side;
 
 pub struct Node;
 
