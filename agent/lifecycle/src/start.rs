@@ -56,6 +56,9 @@ const LEAST_STARTS: usize = 4;
 const ENDS: usize = 8;
 /// How long to wait before subscribing to the runtime's events again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
+/// How long to wait before asking a runtime without a stream of events again: a newer one may have taken its
+/// place.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Records of an earlier agent, and what the manifests say.
 #[derive(Debug)]
@@ -385,22 +388,31 @@ async fn follow_objects(
 
 /// Receives the runtime's events where it has them, and subscribes again when the connection broke.
 async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
-    let mut subscribed_before = false;
+    let (mut answered_before, mut unsupported) = (false, false);
     loop {
         match client.events().await {
             Ok(None) => {
-                info!("the runtime has no stream of events: it is listed every few seconds");
-                let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Events(EventStream::Unsupported)));
-                return;
+                let Some(inputs) = inputs.upgrade() else { return };
+                if !std::mem::replace(&mut unsupported, true) {
+                    info!("the runtime has no stream of events: it is listed every few seconds");
+                }
+                answered_before = true;
+                let _ = inputs.send(Input::Events(EventStream::Unsupported));
+                drop(inputs);
+                tokio::time::sleep(ASK_AGAIN).await;
+                continue;
             }
             Ok(Some(events)) => {
+                if std::mem::take(&mut unsupported) {
+                    info!("the runtime has a stream of events now");
+                }
                 if let Some(inputs) = inputs.upgrade() {
                     let _ = inputs.send(Input::Events(EventStream::Open));
-                    if subscribed_before {
+                    if answered_before {
                         let _ = inputs.send(Input::Everything);
                     }
                 }
-                subscribed_before = true;
+                answered_before = true;
                 let mut events = std::pin::pin!(events);
                 while let Some(Ok(event)) = events.next().await {
                     let Some(inputs) = inputs.upgrade() else { return };
