@@ -72,9 +72,18 @@ fn comes_back(
     );
     wait_node(fixture, guest, "True", BOOT_SECONDS)?;
     println!("{REPORTED}switched on to Ready: {}", seconds_since(begun));
-    eventually(Duration::from_secs(SECONDS), "pods of before are still in the API", || {
-        let pods = pods_on(fixture, guest.name())?;
-        Ok((!pods.iter().any(|pod| old.contains(&uid(pod)))).then_some(()))
+    let mut left = Vec::new();
+    let gone = eventually(Duration::from_secs(SECONDS), "", || {
+        left = pods_on(fixture, guest.name())?;
+        left.retain(|pod| old.contains(&uid(pod)));
+        Ok(left.is_empty().then_some(()))
+    });
+    gone.map_err(|failure| {
+        let (state, console) = (guest.state(), guest.console_end());
+        let left: Vec<_> = left.iter().map(|pod| format!("{} {}", pod["metadata"], pod["status"])).collect();
+        Failure::Unexpected(format!(
+            "pods of before are still in the API{failure}: {left:#?}\nthe guest: {state:?}\n{console}"
+        ))
     })?;
     guest.wait_state("without anything of the pods of before", SECONDS, |state| {
         !state.pods().keys().any(|uid| old.contains(*uid))
