@@ -3,6 +3,7 @@
 mod addresses;
 mod admission;
 mod directory;
+mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -11,13 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio_stream::StreamExt;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::act::housekeeping::Housekeeping;
 use crate::act::{cpusets, devices};
 use crate::decide::identity;
-use crate::decide::relist::EventStream;
 use crate::environment::{Environment, Places, ownership};
 use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::pulls::Pulls;
@@ -54,11 +53,6 @@ const STARTS: usize = 2;
 const LEAST_STARTS: usize = 4;
 /// Calls that end something of a pod at a time, for each CPU.
 const ENDS: usize = 8;
-/// How long to wait before subscribing to the runtime's events again.
-const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
-/// How long to wait before asking a runtime without a stream of events again: a newer one may have taken its
-/// place.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Records of an earlier agent, and what the manifests say.
 #[derive(Debug)]
@@ -323,7 +317,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     });
     let hear = inputs.downgrade();
     let part = |name| parts::register(name, TASK_LIMIT);
-    tokio::spawn(part("runtime events").task(listen(env.client.clone(), hear.clone())));
+    tokio::spawn(part("runtime events").task(events::listen(env.client.clone(), hear.clone())));
     tokio::spawn(part("device health").task(follow_device_health(env.clone(), needs.health, hear)));
     let period = config.node.managers.cpu_reconcile;
     if env.managers.is_active() {
@@ -383,52 +377,6 @@ async fn follow_objects(
     while let Some(uid) = changes.recv().await {
         let Some(inputs) = inputs.upgrade() else { return };
         let _ = inputs.send(Input::Object { uid });
-    }
-}
-
-/// Receives the runtime's events where it has them, and subscribes again when the connection broke.
-async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
-    let (mut answered_before, mut unsupported) = (false, false);
-    loop {
-        match client.events().await {
-            Ok(None) => {
-                let Some(inputs) = inputs.upgrade() else { return };
-                if !std::mem::replace(&mut unsupported, true) {
-                    info!("the runtime has no stream of events: it is listed every few seconds");
-                }
-                answered_before = true;
-                let _ = inputs.send(Input::Events(EventStream::Unsupported));
-                drop(inputs);
-                tokio::time::sleep(ASK_AGAIN).await;
-                continue;
-            }
-            Ok(Some(events)) => {
-                if std::mem::take(&mut unsupported) {
-                    info!("the runtime has a stream of events now");
-                }
-                if let Some(inputs) = inputs.upgrade() {
-                    let _ = inputs.send(Input::Events(EventStream::Open));
-                    if answered_before {
-                        let _ = inputs.send(Input::Everything);
-                    }
-                }
-                answered_before = true;
-                let mut events = std::pin::pin!(events);
-                while let Some(Ok(event)) = events.next().await {
-                    let Some(inputs) = inputs.upgrade() else { return };
-                    let metadata = event.pod_sandbox_status.and_then(|status| status.metadata);
-                    if let Some(metadata) = metadata {
-                        let _ = inputs.send(Input::Runtime { uid: metadata.uid });
-                    }
-                }
-            }
-            Err(_) => {}
-        }
-        let _ = inputs.upgrade().map(|inputs| inputs.send(Input::Events(EventStream::Closed)));
-        tokio::time::sleep(SUBSCRIBE_AGAIN).await;
-        if inputs.upgrade().is_none() {
-            return;
-        }
     }
 }
 
