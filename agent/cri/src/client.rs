@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -13,7 +15,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
 
 use super::error::About;
-use super::{Condition, Listing, RuntimeError};
+use super::{Condition, Listing, RuntimeError, cni_results};
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
 
@@ -51,6 +53,8 @@ pub struct Client {
     /// Where `images` is.
     image_endpoint: Endpoint,
     pub(super) request_limit: Duration,
+    /// Where libcni keeps the results of network plugins.
+    pub(super) cni_results: Arc<Path>,
 }
 
 impl Client {
@@ -63,6 +67,7 @@ impl Client {
             images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_ANSWER),
             image_endpoint: endpoint.clone(),
             request_limit: REQUEST_LIMIT,
+            cni_results: Path::new(cni_results::DIRECTORY).into(),
         }
     }
 

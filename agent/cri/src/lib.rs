@@ -11,6 +11,7 @@
 
 mod cache;
 mod client;
+mod cni_results;
 mod condition;
 #[cfg(any(test, feature = "testing"))]
 pub mod containerd_fixture;

@@ -1,9 +1,14 @@
 //! CRI calls for pod sandboxes.
 
+use std::io;
+use std::sync::Arc;
+
 use nodewarden_proto::runtime::v1 as cri;
+use nodewarden_tasks::blocking;
+use tracing::warn;
 
 use super::client::gone_is_well;
-use super::{Client, RuntimeError};
+use super::{Client, RuntimeError, cni_results};
 
 impl Client {
     /// Creates and starts a sandbox; returns its id. The time limit is doubled as in the kubelet
@@ -38,7 +43,33 @@ impl Client {
     }
 
     /// Kills the containers of the sandbox and releases its network. Succeeds if the sandbox does not exist.
+    ///
+    /// If the runtime refuses because a power loss has left a result of the network plugins unreadable, that
+    /// file is removed and the call repeated.
     pub async fn stop_sandbox(&self, id: &str) -> Result<(), RuntimeError> {
+        let error = match self.stop_sandbox_once(id).await {
+            Err(error) if cni_results::is_why(&error) => error,
+            ended => return ended,
+        };
+        let (directory, sandbox) = (Arc::clone(&self.cni_results), id.to_owned());
+        let remove = move || cni_results::remove_unreadable(&directory, &sandbox);
+        match blocking::TIDYING.run(remove).await.map_err(io::Error::other).flatten() {
+            Ok(removed) if removed.is_empty() => Err(error),
+            Ok(removed) => {
+                warn!(
+                    "{error}. Removed {removed:?}, which cannot be read (a power loss leaves such files), and \
+                     stop the sandbox again"
+                );
+                self.stop_sandbox_once(id).await
+            }
+            Err(problem) => {
+                warn!("{}: {problem}", self.cni_results.display());
+                Err(error)
+            }
+        }
+    }
+
+    async fn stop_sandbox_once(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let answer = service.stop_pod_sandbox(request);

@@ -16,6 +16,7 @@ mod names;
 mod namespaces;
 mod oom;
 mod order;
+mod power_loss;
 mod refused;
 mod resize;
 mod rotation;
@@ -34,6 +35,16 @@ use crate::harness::{Capability, Failure, Test};
 pub(crate) const NEEDS: &[Capability] = &[
     Capability::Root,
     Capability::Cri,
+    Capability::MemoryCgroup,
+    Capability::CpuCgroup,
+    Capability::Loopback,
+];
+
+/// What tests with a network of the pods need.
+pub(crate) const NETWORK_NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::Cri,
+    Capability::PodNetwork,
     Capability::MemoryCgroup,
     Capability::CpuCgroup,
     Capability::Loopback,
@@ -65,6 +76,7 @@ pub fn tests() -> Vec<Test> {
         refused::TESTS,
         summary::TESTS,
         survive::TESTS,
+        power_loss::TESTS,
         kubelet_keys::TESTS,
         url::TESTS,
         command_line::TESTS,

@@ -6,21 +6,14 @@ use serde_json::{Value, json};
 
 use super::fixture::PodFixture;
 use super::manifest::{STAY, merged, pod, shell};
-use super::{NEEDS, check};
-use crate::harness::{Capability, Context, Failure, Test};
+use super::{NEEDS, NETWORK_NEEDS, check};
+use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("pod_namespaces", namespaces).timeout(120).needs(NEEDS),
     Test::new("pod_dns_and_hosts", names).timeout(120).needs(NEEDS),
-    Test::new("pod_network", network).timeout(120).needs(&[
-        Capability::Root,
-        Capability::Cri,
-        Capability::PodNetwork,
-        Capability::MemoryCgroup,
-        Capability::CpuCgroup,
-        Capability::Loopback,
-    ]),
+    Test::new("pod_network", network).timeout(120).needs(NETWORK_NEEDS),
 ];
 
 const NAMES: [&str; 4] = ["net", "pid", "ipc", "uts"];

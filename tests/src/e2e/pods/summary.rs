@@ -7,21 +7,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::NETWORK_NEEDS;
 use super::fixture::PodFixture;
 use super::manifest::{STAY, pod, shell};
 use crate::e2e::hierarchy::compare::place;
 use crate::e2e::support::{MIB, eventually};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("summary_of_a_pod", summary).timeout(180).needs(&[
-    Capability::Root,
-    Capability::Cri,
-    Capability::PodNetwork,
-    Capability::MemoryCgroup,
-    Capability::CpuCgroup,
-    Capability::Loopback,
-])];
+pub const TESTS: &[Test] = &[Test::new("summary_of_a_pod", summary).timeout(180).needs(NETWORK_NEEDS)];
 
 /// The summary's entry of the pod, and that of the node.
 fn entries(fixture: &PodFixture<'_>, uid: &str, query: &str) -> Result<(Value, Value), Failure> {
