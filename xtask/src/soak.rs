@@ -30,6 +30,9 @@ enum What {
     Devices(DevicesArgs),
     /// Images collected all the time while pods use them and the agent is killed: none in use ever goes
     Gc(GcArgs),
+    /// Mode augment beside a real kubelet whose pods come and go, while both are killed in turn: no file of a
+    /// cgroup is written by both, and every setting is put back
+    Augment(RoundArgs),
     /// Mode augment killed at every step of every write, and undone: every setting is what it was before
     Undo(UndoArgs),
     /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API
@@ -158,7 +161,11 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
     if !layout::is_root() {
         return Err(SoakError::NotRoot);
     }
-    let purpose = if matches!(args.what, What::Cluster(_)) { Purpose::Cluster } else { Purpose::Bench };
+    let purpose = match args.what {
+        What::Cluster(_) => Purpose::Cluster,
+        What::Augment(_) => Purpose::Conformance,
+        _ => Purpose::Bench,
+    };
     setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, true)?;
     build::host_programs(layout, Profile::Release, Programs::Measured, false)?;
@@ -184,6 +191,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
         }
         What::Cluster(cluster) => {
             command.args(cluster.words("cluster"));
+            &None
+        }
+        What::Augment(rounds) => {
+            command.args(rounds.words("augment"));
             &None
         }
         What::Pressure(pressure) => {

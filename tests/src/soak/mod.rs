@@ -3,9 +3,10 @@
 //! restarted; allocations of devices are interrupted at every step; images are collected while they are used;
 //! pods use up what the node has while things fail; Deployments and Jobs of a real cluster change while
 //! everything that a node needs is killed in turn; whatever writes in mode augment is killed at every step,
-//! and undone.
+//! and undone; and mode augment beside a real kubelet.
 
 mod allocations;
+mod augment;
 mod churn;
 mod cluster;
 mod collections;
@@ -21,6 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
 pub use allocations::{Rounds, Tally, allocations};
+pub use augment::{AugmentPlan, AugmentSummary, augment};
 pub use churn::{Plan, Summary, churn};
 pub use cluster::{ClusterPlan, ClusterSummary, cluster};
 pub use collections::{Collected, collections};
@@ -72,6 +74,8 @@ enum What {
     /// Change Deployments, Jobs and config maps of a real cluster while agent, runtime and API server are
     /// killed in turn
     Cluster(RoundArgs),
+    /// Change Deployments and Jobs of a real kubelet beside mode augment, while both are killed in turn
+    Augment(RoundArgs),
     /// Kill mode augment at every step of every write, and have `nodewarden undo` put everything back
     Undo {
         /// Number of rounds
@@ -146,6 +150,13 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
             let run = |context: &Context, progress: &dyn Fn(&str)| cluster(context, &plan, progress);
             let done = run_one(agent, args.patience, "cluster", run);
             ("cluster", plan.seed, done.map(|done| done.to_string()))
+        }
+        What::Augment(rounds) => {
+            let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));
+            let plan = AugmentPlan { duration, seed, round: rounds.round };
+            let run = |context: &Context, progress: &dyn Fn(&str)| augment(context, &plan, progress);
+            let done = run_one(agent, args.patience, "augment", run);
+            ("augment", plan.seed, done.map(|done| done.to_string()))
         }
         What::Pressure(rounds) => {
             let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::fixture::arguments;
 use crate::bench::node::{Side, cpu_time};
 use crate::bench::pods::CpuByThread;
 use crate::bench::{Bound, Figure, Run};
+use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::node::NodeKind;
 use crate::fixture::{Agent, AgentOptions, Cluster};
 use crate::harness::Failure;

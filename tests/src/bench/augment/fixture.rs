@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::fixture::{ClusterFixture, container_id};
 use crate::e2e::cluster::node::NodeKind;
 use crate::e2e::cluster::options::{NodeOptions, Prepared};
@@ -181,13 +182,6 @@ impl<'c> Beside<'c> {
             ..AgentOptions::default()
         }
     }
-}
-
-/// The flags of an agent in mode augment on this node.
-pub fn arguments(fixture: &ClusterFixture<'_>) -> Vec<String> {
-    let admin = fixture.cluster().admin().display().to_string();
-    let arguments = ["--mode", "augment", "--hostname-override", fixture.name(), "--kubeconfig", &admin];
-    arguments.map(str::to_owned).to_vec()
 }
 
 fn lines(threshold: u64) -> String {

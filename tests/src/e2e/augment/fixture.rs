@@ -163,7 +163,7 @@ impl<'c> Augmented<'c> {
     pub fn settings(&self) -> Result<BTreeMap<PathBuf, String>, Failure> {
         let mut all = BTreeMap::new();
         for hierarchy in self.root.group().layout().hierarchies() {
-            read_below(&self.root.group().directory(hierarchy), &mut all)?;
+            settings_below(&self.root.group().directory(hierarchy), &mut all)?;
         }
         let score = PathBuf::from(format!("/proc/{}/oom_score_adj", self.daemon.pid()));
         let text = std::fs::read_to_string(&score).map_err(Failure::file(&score))?;
@@ -283,27 +283,33 @@ fn set_quota(group: &Group) -> Result<(), Failure> {
 }
 
 /// Files of which the kernel changes the content by itself.
-const CHANGES: [&str; 12] = [
+const CHANGES: [&str; 14] = [
     "cgroup.events",
     "cgroup.procs",
     "cgroup.stat",
     "current",
     "events",
+    "failcnt",
     "numa_stat",
     "peak",
     "pressure",
     "stat",
     "tasks",
+    "threads",
     "usage",
     "local",
 ];
 
-fn read_below(directory: &Path, all: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
+/// Every file of the cgroups at and below `directory` that can be read and holds a setting.
+///
+/// # Errors
+/// A directory cannot be read.
+pub fn settings_below(directory: &Path, all: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
     for entry in std::fs::read_dir(directory).map_err(Failure::file(directory))? {
         let entry = entry.map_err(Failure::file(directory))?;
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         if entry.file_type().map_err(Failure::file(&path))?.is_dir() {
-            read_below(&path, all)?;
+            settings_below(&path, all)?;
         } else if name.contains('.') && !CHANGES.iter().any(|part| name.contains(part)) {
             // Some can only be written.
             if let Ok(text) = std::fs::read_to_string(&path) {

@@ -106,16 +106,21 @@ fn beside(context: &Context) -> Result<(), Failure> {
 
 /// The agent beside the kubelet, with everything enforced.
 fn augmenting(context: &Context, fixture: &ClusterFixture<'_>) -> AgentOptions {
-    let admin = fixture.cluster().admin().display().to_string();
-    let arguments = ["--mode", "augment", "--hostname-override", fixture.name(), "--kubeconfig", &admin];
     AgentOptions {
         runtime: Some(fixture.runtime().to_owned()),
         kubelet: format!("cgroupRoot: /{}\n", context.prefix()),
         section: "augment: {events: Enforce, protection: Off, memoryHigh: Enforce, cpuIdle: Enforce, cpuBurst: Enforce}"
             .to_owned(),
-        arguments: arguments.map(str::to_owned).to_vec(),
+        arguments: arguments(fixture),
         ..AgentOptions::default()
     }
+}
+
+/// The flags of an agent in mode augment on this node.
+pub fn arguments(fixture: &ClusterFixture<'_>) -> Vec<String> {
+    let admin = fixture.cluster().admin().display().to_string();
+    let arguments = ["--mode", "augment", "--hostname-override", fixture.name(), "--kubeconfig", &admin];
+    arguments.map(str::to_owned).to_vec()
 }
 
 /// A pod with limits, whose first process outlives a child that is killed.

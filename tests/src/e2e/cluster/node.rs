@@ -197,11 +197,32 @@ impl<'c> Node<'c> {
     /// # Errors
     /// The node is not a kubelet, or it cannot be started.
     pub fn restart_kubelet(&mut self) -> Result<(), Failure> {
-        let Self::Kubelet { kubelet, .. } = self else {
-            return Err(Failure::Unexpected("no kubelet runs the node".into()));
-        };
-        kubelet.end();
-        Ok(kubelet.start_again()?)
+        self.end_kubelet(Signal::SIGTERM)?;
+        self.start_kubelet()
+    }
+
+    /// Ends the kubelet by SIGTERM or SIGKILL.
+    ///
+    /// # Errors
+    /// The node is not a kubelet.
+    pub fn end_kubelet(&mut self, signal: Signal) -> Result<(), Failure> {
+        self.kubelet()?.end_by(signal);
+        Ok(())
+    }
+
+    /// Starts the kubelet after [`Self::end_kubelet`].
+    ///
+    /// # Errors
+    /// The node is not a kubelet, or it cannot be started.
+    pub fn start_kubelet(&mut self) -> Result<(), Failure> {
+        Ok(self.kubelet()?.start_again()?)
+    }
+
+    fn kubelet(&mut self) -> Result<&mut Kubelet, Failure> {
+        match self {
+            Self::Kubelet { kubelet, .. } => Ok(kubelet),
+            Self::Nodewarden { .. } => Err(Failure::Unexpected("no kubelet runs the node".into())),
+        }
     }
 
     /// Ends the kubelet and starts it again with settings that `change` makes of its old ones.

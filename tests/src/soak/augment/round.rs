@@ -1,0 +1,287 @@
+//! One round: Deployments change while agent or kubelet are killed; then no setting of the kubelet may have
+//! changed, and after the agent's end none at all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::kinds::{self, KINDS};
+use super::node::Node;
+use super::plan::{Change, Fault, RoundPlan};
+use super::values::{Values, differences, is_written};
+use crate::e2e::cluster::fixture::condition;
+use crate::e2e::support::eventually;
+use crate::ensure;
+use crate::harness::{Context, Failure};
+
+/// How long a round's changes may take until everything is as it should be, in seconds.
+const SETTLES: u64 = 120;
+/// The kubelet gives a new pod some of its limits late; the agent acts once a second.
+const WRITTEN: u64 = 30;
+/// What the record of writes needs to be complete.
+const RECORDED: Duration = Duration::from_millis(500);
+
+/// The settings of one pod of each Deployment without nodewarden, by the Deployment's name.
+pub type Baseline = BTreeMap<String, Values>;
+
+/// How often what was done.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Counts {
+    pub scaled: u64,
+    pub rolled: u64,
+    pub deleted: u64,
+    pub evicted: u64,
+    pub jobs: u64,
+    pub agent_kills: u64,
+    pub agent_ends: u64,
+    pub undone: u64,
+    pub kubelet_kills: u64,
+    pub kubelet_ends: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.scaled += other.scaled;
+        self.rolled += other.rolled;
+        self.deleted += other.deleted;
+        self.evicted += other.evicted;
+        self.jobs += other.jobs;
+        self.agent_kills += other.agent_kills;
+        self.agent_ends += other.agent_ends;
+        self.undone += other.undone;
+        self.kubelet_kills += other.kubelet_kills;
+        self.kubelet_ends += other.kubelet_ends;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scaled, rolled, deleted, evicted, jobs, .. } = self;
+        let Self { agent_kills, agent_ends, undone, kubelet_kills, kubelet_ends, .. } = self;
+        write!(
+            f,
+            "Deployments scaled {scaled}, rolled {rolled}; pods deleted {deleted}, evicted {evicted}; jobs {jobs}; \
+             agent killed {agent_kills}, of that undone {undone}, ended {agent_ends}; kubelet killed \
+             {kubelet_kills}, ended {kubelet_ends}"
+        )
+    }
+}
+
+/// Runs one round with the agent running before and after it.
+///
+/// # Errors
+/// A requirement is violated, or a step fails.
+pub fn run(
+    context: &Context,
+    node: &mut Node<'_>,
+    plan: &RoundPlan,
+    baseline: &Baseline,
+) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
+    let mut jobs = Vec::new();
+    for (number, step) in plan.steps.iter().enumerate() {
+        std::thread::sleep(Duration::from_millis(step.pause_ms) * context.patience);
+        if number == plan.fault_before {
+            strike(context, node, plan, &mut counts)?;
+        }
+        match step.change {
+            Change::Scale { app, replicas } => {
+                counts.scaled += 1;
+                node.scale(app, replicas)?;
+            }
+            Change::Roll { app } => {
+                counts.rolled += 1;
+                node.roll(app)?;
+            }
+            Change::DeletePod { app, pod } => {
+                if let Some(name) = nth_pod(node, app, pod)? {
+                    counts.deleted += 1;
+                    node.delete_pod(&name)?;
+                }
+            }
+            Change::EvictPod { app, pod } => {
+                if let Some(name) = nth_pod(node, app, pod)? {
+                    counts.evicted += 1;
+                    node.evict_pod(&name)?;
+                }
+            }
+            Change::Job { seconds } => {
+                let name = format!("job-{}-{number}", plan.seed);
+                counts.jobs += 1;
+                node.create_job(&name, seconds)?;
+                jobs.push(name);
+            }
+        }
+        node.observe();
+    }
+    let pods = settle(context, node)?;
+    compare_beside(context, node, &pods, baseline)?;
+    if plan.ends_by_undo {
+        counts.agent_kills += 1;
+        counts.undone += 1;
+        node.end_agent(Signal::SIGKILL)?;
+        node.undo()?;
+    } else {
+        counts.agent_ends += 1;
+        node.end_agent(Signal::SIGTERM)?;
+    }
+    let left = all_differences(node, &pods, baseline, false)?;
+    ensure!(left.is_empty(), "after the agent's end: {}", left.join("; "));
+    for name in &jobs {
+        node.delete_job(name)?;
+    }
+    std::thread::sleep(RECORDED);
+    let both = node.written_by_both();
+    ensure!(both.is_empty(), "files that both have written: {}", both.join("; "));
+    node.observe();
+    let broken = node.broken.iter().cloned().collect::<Vec<_>>().join("; ");
+    ensure!(broken.is_empty(), "{broken}");
+    node.start_agent()?;
+    Ok(counts)
+}
+
+/// The round's fault.
+fn strike(
+    context: &Context,
+    node: &mut Node<'_>,
+    plan: &RoundPlan,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let away = Duration::from_millis(plan.away_ms) * context.patience;
+    let kubelet = matches!(plan.fault, Fault::KubeletRestarted | Fault::KubeletKilled | Fault::BothKilled);
+    match plan.fault {
+        Fault::AgentKilled | Fault::BothKilled => {
+            counts.agent_kills += 1;
+            node.end_agent(Signal::SIGKILL)?;
+        }
+        Fault::AgentRestarted => {
+            counts.agent_ends += 1;
+            node.end_agent(Signal::SIGTERM)?;
+        }
+        Fault::KubeletRestarted | Fault::KubeletKilled => {}
+    }
+    if kubelet {
+        let signal = if plan.fault == Fault::KubeletRestarted { Signal::SIGTERM } else { Signal::SIGKILL };
+        match signal {
+            Signal::SIGTERM => counts.kubelet_ends += 1,
+            _ => counts.kubelet_kills += 1,
+        }
+        node.fixture.runs_by_mut().end_kubelet(signal)?;
+        std::thread::sleep(away);
+        node.fixture.runs_by_mut().start_kubelet()?;
+    } else {
+        std::thread::sleep(away);
+    }
+    if matches!(plan.fault, Fault::AgentKilled | Fault::AgentRestarted | Fault::BothKilled) {
+        node.start_agent()?;
+    }
+    Ok(())
+}
+
+/// The name of one of a Deployment's pods, if it has any.
+fn nth_pod(node: &mut Node<'_>, app: usize, nth: u64) -> Result<Option<String>, Failure> {
+    let mut pods = node.pods()?;
+    pods.retain(|pod| pod["metadata"]["labels"]["app"] == kinds::name(app));
+    let at = usize::try_from(nth).unwrap_or(0).checked_rem(pods.len());
+    Ok(at.and_then(|at| pods[at]["metadata"]["name"].as_str().map(str::to_owned)))
+}
+
+/// Waits until every Deployment is as its spec says. Returns the pods.
+///
+/// # Errors
+/// That takes too long.
+pub fn settle(context: &Context, node: &mut Node<'_>) -> Result<Vec<Value>, Failure> {
+    let mut last = Vec::new();
+    let settled = eventually(context.patiently(SETTLES), "", || {
+        node.observe();
+        for kind in 0..KINDS {
+            if !node.is_settled(kind)? {
+                last = node.pods()?;
+                return Ok(None);
+            }
+        }
+        let pods = node.pods()?;
+        let are_ready = pods.iter().all(|pod| condition(pod, "Ready") == Some("True"));
+        Ok(are_ready.then_some(pods))
+    });
+    settled.map_err(|failure| {
+        let seen: Vec<_> =
+            last.iter().map(|pod| format!("{} {}", pod["metadata"]["name"], pod["status"])).collect();
+        Failure::Unexpected(format!("the Deployments are not as wanted{failure}: {seen:#?}"))
+    })
+}
+
+/// Reads the settings of one pod of each Deployment while there is no agent.
+///
+/// # Errors
+/// They cannot be read, or do not become stable.
+pub fn baseline(context: &Context, node: &mut Node<'_>) -> Result<Baseline, Failure> {
+    let pods = settle(context, node)?;
+    let read = |node: &Node<'_>| -> Result<Baseline, Failure> {
+        pods.iter()
+            .map(|pod| {
+                let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
+                Ok((app.to_owned(), node.values(pod)?))
+            })
+            .collect()
+    };
+    // What the kubelet gives a new pod late.
+    let begun = Instant::now();
+    let mut last = read(node)?;
+    loop {
+        std::thread::sleep(context.patiently(10));
+        let now = read(node)?;
+        if now == last {
+            ensure!(now.len() == KINDS, "pods of {:?} only", now.keys());
+            return Ok(now);
+        }
+        ensure!(
+            begun.elapsed() < context.patiently(60),
+            "the kubelet's values are not stable: {last:?} {now:?}"
+        );
+        last = now;
+    }
+}
+
+/// Waits until the agent has written what it is for, and no other setting differs.
+fn compare_beside(
+    context: &Context,
+    node: &mut Node<'_>,
+    pods: &[Value],
+    baseline: &Baseline,
+) -> Result<(), Failure> {
+    let mut wrong = Vec::new();
+    let agreed = eventually(context.patiently(WRITTEN), "", || {
+        wrong = all_differences(node, pods, baseline, true)?;
+        for pod in pods {
+            let app = &pod["metadata"]["labels"]["app"];
+            let kind = (0..KINDS).find(|kind| *app == kinds::name(*kind)).unwrap_or(0);
+            if !is_written(&node.values(pod)?, kinds::is_idle(kind), kinds::has_quota(kind)) {
+                wrong.push(format!("{} does not have the agent's values", pod["metadata"]["name"]));
+            }
+        }
+        Ok(wrong.is_empty().then_some(()))
+    });
+    agreed
+        .map_err(|failure| Failure::Unexpected(format!("beside the kubelet{failure}: {}", wrong.join("; "))))
+}
+
+fn all_differences(
+    node: &Node<'_>,
+    pods: &[Value],
+    baseline: &Baseline,
+    beside: bool,
+) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for pod in pods {
+        let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
+        let without = baseline.get(app).cloned().unwrap_or_default();
+        let own = differences(&without, &node.values(pod)?, beside);
+        all.extend(own.into_iter().map(|text| format!("{} {text}", pod["metadata"]["name"])));
+    }
+    Ok(all)
+}
