@@ -129,7 +129,8 @@ impl<'c> Node<'c> {
                     self.broken.insert(format!("{name}: container {} was restarted", status["name"]));
                 }
             }
-            if pod["status"]["phase"] == "Failed" {
+            // One that is deleted while it runs may be killed at the end of its grace period.
+            if pod["status"]["phase"] == "Failed" && pod["metadata"]["deletionTimestamp"].is_null() {
                 self.broken.insert(format!("{name} has failed: {}", pod["status"]));
             }
         }
