@@ -32,7 +32,7 @@ enum What {
     Gc(GcArgs),
     /// Mode augment beside a real kubelet whose pods come and go, while both are killed in turn: no file of a
     /// cgroup is written by both, and every setting is put back
-    Augment(RoundArgs),
+    Augment(GuestArgs),
     /// Mode augment killed at every step of every write, and undone: every setting is what it was before
     Undo(UndoArgs),
     /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API
@@ -40,7 +40,7 @@ enum What {
     Cluster(RoundArgs),
     /// Memory, disks, inodes and pids used up while the agent, its runtime, a file system or the clock fails:
     /// the pod that the kernel's own figures name is evicted, and no other
-    Pressure(PressureArgs),
+    Pressure(GuestArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,8 +86,9 @@ struct UndoArgs {
     seed: Option<u64>,
 }
 
-/// Its name for `nodewarden-stage soak`.
+/// Their names for `nodewarden-stage soak`.
 const PRESSURE: &str = "pressure";
+const AUGMENT: &str = "augment";
 
 /// Of a soak that begins rounds for some time.
 #[derive(Debug, clap::Args)]
@@ -103,11 +104,13 @@ struct RoundArgs {
     round: Option<u64>,
 }
 
+/// Of one that can run in a virtual machine.
 #[derive(Debug, clap::Args)]
-struct PressureArgs {
+struct GuestArgs {
     #[command(flatten)]
     rounds: RoundArgs,
-    /// In a virtual machine with this kernel and systemd, whose clock is set too; needs no root
+    /// In a virtual machine with this kernel and systemd, which is reloaded, and whose clock is set, if the soak
+    /// does so; needs no root
     #[arg(long, value_name = "KERNEL")]
     vm: Option<KernelChoice>,
 }
@@ -153,10 +156,18 @@ pub enum SoakError {
 /// # Errors
 /// When it can't be built or started.
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
-    if let What::Pressure(PressureArgs { vm: Some(kernel), rounds }) = &args.what {
+    let (in_guest, cluster) = match &args.what {
+        What::Pressure(args) => (args.vm.map(|kernel| (kernel, args.rounds.words(PRESSURE), args)), false),
+        What::Augment(args) => (args.vm.map(|kernel| (kernel, args.rounds.words(AUGMENT), args)), true),
+        _ => (None, false),
+    };
+    if let Some((kernel, words, args)) = in_guest {
+        if cluster {
+            setup::ensure(layout, Purpose::Conformance)?;
+        }
         vm::build(layout, Programs::Measured)?;
-        let limit = Duration::from_secs_f64(rounds.minutes.max(0.0) * 60.0);
-        return Ok(nodewarden_vm::soak(layout, *kernel, &rounds.words(PRESSURE), limit)?);
+        let limit = Duration::from_secs_f64(args.rounds.minutes.max(0.0) * 60.0);
+        return Ok(nodewarden_vm::soak(layout, kernel, &words, limit, cluster)?);
     }
     if !layout::is_root() {
         return Err(SoakError::NotRoot);
@@ -193,8 +204,8 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
             command.args(cluster.words("cluster"));
             &None
         }
-        What::Augment(rounds) => {
-            command.args(rounds.words("augment"));
+        What::Augment(augment) => {
+            command.args(augment.rounds.words(AUGMENT));
             &None
         }
         What::Pressure(pressure) => {

@@ -21,6 +21,8 @@ pub enum Programs {
     Bench,
     /// For a soak test.
     Soak,
+    /// For a soak test with a control plane and the real kubelet.
+    ClusterSoak,
     /// For a node of a cluster.
     Node,
 }
@@ -30,12 +32,19 @@ impl Programs {
         match self {
             Self::Tests => &["nodewarden", "nodewarden-e2e"],
             Self::Bench => &["nodewarden", "nodewarden-bench"],
-            Self::Soak => &["nodewarden", "nodewarden-stage"],
+            Self::Soak | Self::ClusterSoak => &["nodewarden", "nodewarden-stage"],
             Self::Node => &["nodewarden"],
         }
     }
 }
 
+/// Kubernetes' programs, which `cargo xtask setup conformance` builds.
+const KUBERNETES: [&str; 6] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"];
+/// Where they are below the target directory, and below [`PROGRAMS`] in a guest.
+const KUBERNETES_FOLDER: &str = "tools/kubernetes/bin";
+/// Where a test looks for network plugins in a guest, below [`PROGRAMS`].
+const PLUGINS_FOLDER: &str = "tools/containers/usr/lib/cni";
 /// The network plugins of a node's pods.
 const NETWORK_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
 /// Process 1.
@@ -75,6 +84,16 @@ pub fn programs(
         let plugins = network_plugins(layout)?;
         for name in NETWORK_PLUGINS {
             archive.program(&plugins.join(name), &format!("{PROGRAMS}/cni/{name}"))?;
+        }
+    }
+    if programs == Programs::ClusterSoak {
+        let built = layout.target.join(KUBERNETES_FOLDER);
+        for name in KUBERNETES {
+            archive.program(&built.join(name), &format!("{PROGRAMS}/{KUBERNETES_FOLDER}/{name}"))?;
+        }
+        let plugins = network_plugins(layout)?;
+        for name in NETWORK_PLUGINS {
+            archive.program(&plugins.join(name), &format!("{PROGRAMS}/{PLUGINS_FOLDER}/{name}"))?;
         }
     }
     let path = folder.join("programs.cpio");

@@ -42,12 +42,13 @@ impl<'a> Site<'a> {
         Self::with(layout, guests, Programs::Bench, false, false)
     }
 
-    /// As [`Self::new`], with the programs of a soak test.
+    /// As [`Self::new`], with the programs of a soak test, and with Kubernetes' own if it needs a `cluster`.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn for_soak(layout: &'a Layout, guests: &[Guest]) -> Result<Self, VmError> {
-        Self::with(layout, guests, Programs::Soak, false, false)
+    pub fn for_soak(layout: &'a Layout, guests: &[Guest], cluster: bool) -> Result<Self, VmError> {
+        let programs = if cluster { Programs::ClusterSoak } else { Programs::Soak };
+        Self::with(layout, guests, programs, false, false)
     }
 
     /// As [`Self::new`], with the programs of a node of a cluster.

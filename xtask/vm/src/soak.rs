@@ -16,9 +16,11 @@ use nodewarden_guest_job::Task;
 const MORE: Duration = Duration::from_secs(45 * 60);
 /// What the guest sees of memory, in MiB: pods use some hundreds, and the disks' files stay in its cache.
 const MEMORY_MIB: u32 = 2048;
+/// The same with Kubernetes' own programs, which are in the initramfs and so in memory.
+const CLUSTER_MEMORY_MIB: u32 = 5120;
 
 /// Runs `nodewarden-stage soak ARGUMENTS`, which takes about `time`, in a guest with this kernel; the
-/// programs are built. Its lines are shown as they come.
+/// programs are built, with `cluster` also Kubernetes' own. Its lines are shown as they come.
 ///
 /// # Errors
 /// When the guest can't be booted at all.
@@ -27,10 +29,11 @@ pub fn soak(
     kernel: KernelChoice,
     arguments: &[String],
     time: Duration,
+    cluster: bool,
 ) -> Result<ExitCode, VmError> {
     let guests = choose(kernel, None, true)?;
     let [guest] = guests[..] else { return Err(VmError::OneKernel) };
-    let site = Site::for_soak(layout, &[guest])?;
+    let site = Site::for_soak(layout, &[guest], cluster)?;
     if let Some((guest, reason)) = site.missing().next() {
         eprintln!("{guest}: {reason}");
         return Ok(ExitCode::FAILURE);
@@ -40,7 +43,7 @@ pub fn soak(
         filters: arguments.to_vec(),
         patience: PATIENCE,
         limit: time + MORE,
-        memory_mib: MEMORY_MIB,
+        memory_mib: if cluster { CLUSTER_MEMORY_MIB } else { MEMORY_MIB },
         ..Order::noop(guest)
     };
     match matrix::run(&site, &[order], 1) {

@@ -4,10 +4,11 @@
 //! A kubelet before 1.22 keeps its own view of a pod's phase, so that the pod is deleted there; with a later
 //! one its status becomes Failed. "Known to the API" is whichever comes first.
 //!
-//! [`cost`] measures both with many pods that do nothing.
+//! [`kills`] measures Events of killed children, [`cost`] both with many pods that do nothing.
 
 mod cost;
 mod fixture;
+mod kills;
 mod round;
 
 use super::eviction::{PACES, judge};
@@ -32,7 +33,7 @@ impl Bench for Augment {
     }
 
     fn about(&self) -> &'static str {
-        "eviction and idle cost in mode augment beside the real kubelet, and by the kubelet alone in turn"
+        "eviction, Events of kills and idle cost in mode augment beside the real kubelet, and by the kubelet alone"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
@@ -54,6 +55,7 @@ impl Bench for Augment {
         for (kind, sum) in [Kind::Augment, Kind::Kubelet].into_iter().zip(&sums) {
             figures.extend(of_all(kind, sum));
         }
+        figures.extend(kills::measure(run, control_plane.cluster())?);
         figures.extend(cost::measure(run, control_plane.cluster())?);
         Ok(figures)
     }

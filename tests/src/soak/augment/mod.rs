@@ -4,11 +4,13 @@
 //! The settings of one pod of each kind are read before there is an agent. After each round no setting differs
 //! from them but those that mode augment may write; after the agent's end, by SIGTERM or by kill -9 and
 //! `nodewarden undo`, none differs. The kernel reports who writes which file of a cgroup (fanotify): no file
-//! is written by the agent and by another program. No container is restarted, and no pod fails.
+//! is written by the agent and by another program. Where systemd makes the cgroups it is reloaded every minute. No
+//! container is restarted, and no pod fails.
 
 mod kinds;
 mod node;
 mod plan;
+mod reloads;
 mod round;
 mod values;
 
@@ -42,14 +44,15 @@ pub struct AugmentSummary {
     pub agents: u64,
     /// Files that the agent has written.
     pub written: usize,
+    pub reloads: u64,
 }
 
 impl fmt::Display for AugmentSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rounds, counts, pods, agents, written } = self;
+        let Self { rounds, counts, pods, agents, written, reloads } = self;
         write!(
             f,
-            "{rounds} rounds: {counts}; {pods} pods, no container of which was restarted; {agents} agents wrote \
+            "{rounds} rounds: {counts}; systemd reloaded {reloads}; {pods} pods, no container of which was restarted; {agents} agents wrote \
              {written} files, none of which another program wrote; beside the agent no setting of the kubelet \
              differed from one without it, and after its end none at all"
         )
@@ -65,7 +68,7 @@ pub fn augment(
     plan: &AugmentPlan,
     progress: impl Fn(&str),
 ) -> Result<AugmentSummary, Failure> {
-    ClusterPrograms::find_node_suite()?;
+    ClusterPrograms::find_kubelet()?;
     progress(&format!("{} s, --seed {}", plan.duration.as_secs(), plan.seed));
     progress("starting a control plane and the kubelet");
     let mut node = Node::new(context)?;
@@ -107,7 +110,7 @@ pub fn augment(
         }
     }
     (summary.pods, summary.agents) = (node.pods_seen.len(), node.agents);
-    summary.written = node.written.len();
+    (summary.written, summary.reloads) = (node.written.len(), node.reloads());
     ensure!(summary.written > 0, "the record of writes has none of the agent");
     node.finish()?;
     Ok(summary)

@@ -9,13 +9,14 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::kinds::{self, KINDS};
+use super::reloads::Reloads;
 use super::values::{OF_IDLE, Values, of_pod};
 use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::fixture::ClusterFixture;
 use crate::e2e::cluster::node::NodeKind;
 use crate::e2e::cluster::options::{NodeOptions, Prepared};
 use crate::ensure;
-use crate::fixture::{Agent, AgentOptions, Api, ApiError, CgroupWriters, Watch, Writers};
+use crate::fixture::{Agent, AgentOptions, Api, ApiError, CgroupWriters, Watch, Writers, systemd_answers};
 use crate::harness::{Context, Failure};
 
 /// Everything is done. Memory is always short for `memoryHigh`, which then has something to do (cgroup v2).
@@ -23,6 +24,8 @@ const SECTION: &str = "augment: {events: Enforce, protection: Enforce, memoryHig
                        cpuBurst: Enforce, devices: Audit, neighbours: Audit, memoryDistance: 1024Gi}";
 /// The name of the agent's processes.
 const PROGRAM: &str = "nodewarden";
+/// Files that the agent also sets as properties of systemd's units.
+const PROPERTIES: [&str; 2] = ["memory.high", "memory.min"];
 
 pub struct Node<'c> {
     pub context: &'c Context,
@@ -39,6 +42,8 @@ pub struct Node<'c> {
     pub pods_seen: BTreeSet<String>,
     version: u64,
     state: PathBuf,
+    /// With systemd as the driver of the cgroups.
+    reloads: Option<Reloads>,
     pub fixture: ClusterFixture<'c>,
 }
 
@@ -49,7 +54,8 @@ impl<'c> Node<'c> {
     /// Something does not start.
     pub fn new(context: &'c Context) -> Result<Self, Failure> {
         let writers = CgroupWriters::start(&context.layout, PROGRAM).map_err(Failure::file("fanotify"))?;
-        let options = NodeOptions { kind: Some(NodeKind::Kubelet), ..NodeOptions::default() };
+        let systemd = systemd_answers().is_ok() && context.layout.name() == "v2";
+        let options = NodeOptions { kind: Some(NodeKind::Kubelet), systemd, ..NodeOptions::default() };
         let fixture = Prepared::alone(context, None)?.start(options)?;
         let api = Api::new(fixture.cluster())?;
         let watch = Watch::start(&api, &format!("/api/v1/namespaces/{}/pods", fixture.namespace()));
@@ -66,6 +72,7 @@ impl<'c> Node<'c> {
             pods_seen: BTreeSet::new(),
             version: 0,
             state,
+            reloads: systemd.then(|| Reloads::start(context.problems())),
             fixture,
         })
     }
@@ -78,7 +85,7 @@ impl<'c> Node<'c> {
         let options = AgentOptions {
             state: Some(self.state.clone()),
             runtime: Some(self.fixture.runtime().to_owned()),
-            kubelet: format!("cgroupRoot: /{}\n", self.context.prefix()),
+            kubelet: format!("cgroupRoot: {}\n", self.root()),
             section: SECTION.to_owned(),
             arguments: arguments(&self.fixture),
             ..AgentOptions::default()
@@ -143,7 +150,10 @@ impl<'c> Node<'c> {
         let mut both = Vec::new();
         for (path, writers) in files.into_iter().filter(|(_, writers)| writers.own) {
             let is_of_idle = OF_IDLE.iter().any(|file| path.ends_with(file));
-            if let (Some(other), false) = (writers.other, is_of_idle) {
+            // The agent sets these as properties of the units too, so that systemd writes them for it.
+            let by_systemd = writers.other.as_deref().is_some_and(|other| other.starts_with("systemd "))
+                && PROPERTIES.iter().any(|file| path.ends_with(file));
+            if let (Some(other), false, false) = (writers.other, is_of_idle, by_systemd) {
                 both.push(format!("{} by {PROGRAM} and {other}", path.display()));
             }
             self.written.insert(path);
@@ -156,7 +166,17 @@ impl<'c> Node<'c> {
     /// # Errors
     /// They cannot be read.
     pub fn values(&self, pod: &Value) -> Result<Values, Failure> {
-        of_pod(&self.context.layout, &format!("/{}", self.context.prefix()), pod)
+        of_pod(&self.context.layout, &self.root(), pod)
+    }
+
+    /// The kubelet's `cgroupRoot`.
+    fn root(&self) -> String {
+        if self.reloads.is_some() { "/".to_owned() } else { format!("/{}", self.context.prefix()) }
+    }
+
+    /// How often systemd was reloaded.
+    pub fn reloads(&self) -> u64 {
+        self.reloads.as_ref().map_or(0, Reloads::count)
     }
 
     /// The pods of the Deployments that are not being deleted.

@@ -37,7 +37,7 @@ pub fn of_pod(layout: &Layout, root: &str, pod: &Value) -> Result<Values, Failur
     let mut all = Values::new();
     for hierarchy in layout.hierarchies() {
         let top = hierarchy.mount.join(root.trim_start_matches('/'));
-        let Some(directory) = find(&top, &format!("pod{uid}")) else { continue };
+        let Some(directory) = find(&top, &|name| is_of(name, uid)) else { continue };
         let mut files = BTreeMap::new();
         settings_below(&directory, &mut files)?;
         for (path, text) in files {
@@ -45,7 +45,7 @@ pub fn of_pod(layout: &Layout, root: &str, pod: &Value) -> Result<Values, Failur
             let file = below.file_name().unwrap_or_default().to_string_lossy();
             let place = match below.parent().and_then(Path::to_str).unwrap_or_default() {
                 "" => "pod",
-                id => containers.get(id).copied().unwrap_or("sandbox"),
+                group => containers.get(id(group)).copied().unwrap_or("sandbox"),
             };
             all.insert(format!("{place}/{file}"), text);
         }
@@ -53,13 +53,28 @@ pub fn of_pod(layout: &Layout, root: &str, pod: &Value) -> Result<Values, Failur
     Ok(all)
 }
 
-/// The directory of this name below `top`.
-fn find(top: &Path, name: &str) -> Option<PathBuf> {
+/// Whether a directory of this name is the cgroup of the pod: `podUID`, or with systemd
+/// `kubepods-burstable-podUID.slice` with underscores.
+fn is_of(name: &str, uid: &str) -> bool {
+    let slice = name.strip_suffix(".slice").and_then(|stem| stem.rsplit('-').next());
+    name == format!("pod{uid}") || slice == Some(&format!("pod{}", uid.replace('-', "_")))
+}
+
+/// The container's id in the name of its cgroup: `ID`, or with systemd `cri-containerd-ID.scope`.
+fn id(name: &str) -> &str {
+    let stem = name.strip_suffix(".scope").unwrap_or(name);
+    stem.rsplit('-').next().unwrap_or(stem)
+}
+
+/// The first directory below `top` with such a name.
+fn find(top: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     let entries = std::fs::read_dir(top).ok()?.flatten();
     let below: Vec<PathBuf> =
         entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect();
-    let own = below.iter().find(|path| path.ends_with(name)).cloned();
-    own.or_else(|| below.iter().find_map(|path| find(path, name)))
+    let has_name =
+        |path: &&PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_wanted(name));
+    let own = below.iter().find(has_name).cloned();
+    own.or_else(|| below.iter().find_map(|path| find(path, is_wanted)))
 }
 
 /// What differs from the settings without nodewarden: of all files, or with `beside` of those that mode
@@ -110,6 +125,22 @@ mod tests {
         let gone = values(&[("pod/cpu.shares", "2"), ("pod/cpu.idle", "0")]);
         assert_eq!(differences(&without, &gone, false).len(), 1, "a file that is gone");
         assert_eq!(differences(&gone, &without, false).len(), 1, "a file that was not there");
+    }
+
+    #[test]
+    fn cgroups_of_both_drivers_are_found() {
+        let uid = "0a1b-2c";
+        for (name, expected) in [
+            ("pod0a1b-2c", true),
+            ("kubepods-pod0a1b_2c.slice", true),
+            ("kubepods-burstable-pod0a1b_2c.slice", true),
+            ("kubepods-burstable.slice", false),
+            ("pod0a1b-2d", false),
+            ("pod0a1b_2c", false),
+        ] {
+            assert_eq!(is_of(name, uid), expected, "{name}");
+        }
+        assert_eq!((id("ab12"), id("cri-containerd-ab12.scope")), ("ab12", "ab12"));
     }
 
     #[test]
