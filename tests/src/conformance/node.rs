@@ -48,7 +48,7 @@ impl Node {
         let authority = place.cluster.authority();
         let settings = NodeSettings { authority: &authority, port: PORT, read_only_port: READ_ONLY_PORT };
         let kubeconfig = place.cluster.node(place.name)?;
-        let settings = settings.kubelet("cgroupfs", place.cgroup_root, &manifests);
+        let settings = settings.kubelet(place.cgroup_root, &manifests);
         let Some(agent) = agent else {
             let options = KubeletOptions {
                 folder: place.directory.join("k"),

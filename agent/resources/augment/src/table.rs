@@ -1,7 +1,8 @@
 //! Which files of cgroups kubelet and runtime write, and which are written here: two lists that never meet.
 //!
 //! The sources of the kubelet (1.20 to 1.36: `pkg/kubelet/cm`) and of runc (`libcontainer/cgroups`), and
-//! recordings of real kubelets, which a test compares. What is on neither list is not written either.
+//! recordings of real kubelets, which a test compares. An end-to-end test (`tests/src/e2e/cluster/written.rs`)
+//! compares what the kernel sees a real kubelet and its runtime write. What is on neither list is not written either.
 
 use crate::wanted::Level;
 
@@ -48,6 +49,7 @@ pub static FOREIGN: &[Foreign] = &[
     kubelet(Level::Pod, "cpuset.*"),
     kubelet(Level::Pod, "devices.*"),
     kubelet(Level::Pod, "hugetlb.*"),
+    kubelet(Level::Pod, "memory.kmem.*"),
     kubelet(Level::Pod, "memory.limit_in_bytes"),
     kubelet(Level::Pod, "memory.low"),
     kubelet(Level::Pod, "memory.max"),
@@ -90,6 +92,10 @@ pub static OWN: &[(Level, &str)] = &[
     (Level::Process, "oom_score_adj"),
 ];
 
+/// Files into which the agent writes what it wants to be woken by (v1 notifications, PSI triggers). That is no
+/// setting: the kernel keeps it for the agent's file descriptor, and forgets it with that.
+pub static NOTIFIERS: &[&str] = &["cgroup.event_control", "memory.pressure"];
+
 /// Begins the names of processes in a daemon's cgroup whose `oom_score_adj` the runtime writes.
 pub static FOREIGN_PROCESSES: &[&str] = &["containerd-shim", "conmon", "crun", "runc"];
 
@@ -109,12 +115,16 @@ pub enum Refusal {
 /// # Errors
 /// Why not.
 pub fn permit(level: Level, file: &str) -> Result<(), Refusal> {
-    if let Some(foreign) =
-        FOREIGN.iter().find(|foreign| foreign.level == level && matches(foreign.file, file))
-    {
-        return Err(Refusal::Foreign(foreign.writer));
+    if let Some(writer) = writer(level, file) {
+        return Err(Refusal::Foreign(writer));
     }
     if OWN.contains(&(level, file)) { Ok(()) } else { Err(Refusal::Unknown) }
+}
+
+/// Which other program writes this file, if one does.
+pub fn writer(level: Level, file: &str) -> Option<Writer> {
+    let foreign = FOREIGN.iter().find(|foreign| foreign.level == level && matches(foreign.file, file));
+    foreign.map(|foreign| foreign.writer)
 }
 
 fn matches(pattern: &str, file: &str) -> bool {

@@ -12,8 +12,9 @@ use super::fixture::ClusterFixture;
 use super::manifest::{WAIT, pod};
 use super::node::NodeKind;
 use super::options::{NodeOptions, Prepared};
+use super::written;
 use crate::e2e::support::eventually;
-use crate::fixture::{Agent, AgentOptions, ClusterPrograms};
+use crate::fixture::{Agent, AgentOptions, CgroupWriters, ClusterPrograms};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -23,11 +24,13 @@ pub const TESTS: &[Test] = &[Test::new("cluster_augment_beside_a_kubelet", besid
 const KUBELETS_ROUND: Duration = Duration::from_secs(70);
 
 /// What is written stands through a restart of the kubelet and its periodic updates, no pod is restarted, a
-/// child that is killed for memory has an Event, and at the end every setting is as it was.
+/// child that is killed for memory has an Event, and at the end every setting is as it was. Kubelet, runtime and
+/// agent have written the files that the table names, and no others.
 fn beside(context: &Context) -> Result<(), Failure> {
     if let Err(error) = ClusterPrograms::find_node_suite() {
         return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));
     }
+    let writers = CgroupWriters::start(&context.layout, "nodewarden").map_err(Failure::file("fanotify"))?;
     let options = NodeOptions { kind: Some(NodeKind::Kubelet), ..NodeOptions::default() };
     let mut fixture = Prepared::new(context)?.start(options)?;
     fixture.apply(&pod("idle", fixture.name(), WAIT))?;
@@ -101,6 +104,12 @@ fn beside(context: &Context) -> Result<(), Failure> {
     let after = settings(&roots)?;
     let left: Vec<_> = before.iter().filter(|(path, text)| after.get(*path) != Some(text)).collect();
     ensure!(left.is_empty(), "settings that were not put back: {left:?}");
+    let files = writers.files();
+    let has =
+        |own: bool| files.values().any(|writers| if own { writers.own } else { writers.other.is_some() });
+    ensure!(has(true) && has(false), "the kernel has not reported the writes of both: {files:?}");
+    let differences = written::differences(&files);
+    ensure!(differences.is_empty(), "the table of who writes which file is not right: {differences:#?}");
     fixture.finish()
 }
 

@@ -45,10 +45,7 @@ impl<'c> ClusterFixture<'c> {
     /// Starts a node in a cluster.
     pub fn start_in(prepared: Prepared<'c>, options: &NodeOptions) -> Result<Self, Failure> {
         let Prepared { context, name, cluster, control_plane } = prepared;
-        let containerd = match options.systemd {
-            true => Containerd::private_with_systemd(context)?,
-            false => Containerd::private(context)?,
-        };
+        let containerd = Containerd::private(context)?;
         let port = free_port().map_err(Failure::file("a free port"))?;
         let name = name + &options.suffix;
         let node = Node::start(context, &cluster, &name, containerd.socket(), port, options)?;

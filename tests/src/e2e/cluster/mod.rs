@@ -36,6 +36,7 @@ mod streams;
 mod take_over;
 mod top;
 mod watch;
+pub(crate) mod written;
 
 use crate::harness::{Capability, Test};
 

@@ -84,14 +84,14 @@ impl<'c> Node<'c> {
         let authority = cluster.authority();
         let settings = NodeSettings { authority: &authority, port, read_only_port: 0 };
         let kubeconfig = options.kubeconfig.clone().map_or_else(|| cluster.node(name), Ok)?;
-        let kubelet = |driver: Driver, cgroup_root: &str| {
+        let kubelet = |cgroup_root: &str| {
             let manifests = context.temp.join("manifests");
             let options = KubeletOptions {
                 folder: context.temp.join("k"),
                 kubeconfig: kubeconfig.clone(),
                 node: name.to_owned(),
                 runtime: runtime.to_owned(),
-                settings: settings.kubelet(driver.name(), cgroup_root, &manifests) + &options.lines,
+                settings: settings.kubelet(cgroup_root, &manifests) + &options.lines,
                 manifests,
             };
             Kubelet::start(options, context.problems())
@@ -109,20 +109,16 @@ impl<'c> Node<'c> {
             let managed = managed.with_runtime(runtime).with_section(section).with_arguments(&arguments);
             Ok(managed.with_remote_http(options.remote_http))
         };
-        if options.kind()? == NodeKind::Kubelet && options.systemd {
-            let kubelet = kubelet(Driver::Systemd, "/")?;
-            return Ok(Self::Kubelet { kubelet, context, next: None, _root: None });
-        }
         if options.kind()? == NodeKind::Kubelet {
             let root = TestRoot::new(context)?;
-            let kubelet = kubelet(Driver::Cgroupfs, root.group().path())?;
+            let kubelet = kubelet(root.group().path())?;
             return Ok(Self::Kubelet { kubelet, context, next: None, _root: Some(root) });
         }
         if options.first_a_kubelet {
             let section = format!("devices:\n  kubeletDir: {}\n", context.temp.join("k/root").display());
             let managed = managed(Path::new("/var/log/pods"), &section)?;
             let root = managed.options().manage.as_ref().map_or("/", |manage| manage.root.as_str());
-            let kubelet = kubelet(Driver::Cgroupfs, root)?;
+            let kubelet = kubelet(root)?;
             return Ok(Self::Kubelet { kubelet, context, next: Some(Box::new(managed)), _root: None });
         }
         let managed = managed(&context.temp.join("pod-logs"), &options.section)?;

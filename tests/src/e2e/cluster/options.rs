@@ -32,8 +32,6 @@ pub struct NodeOptions {
     /// The real kubelet runs the node until [`ClusterFixture::take_over`], with the directories and cgroups
     /// of nodewarden.
     pub first_a_kubelet: bool,
-    /// systemd makes the cgroups, in the slices at the top. Only for the real kubelet.
-    pub systemd: bool,
 }
 
 impl NodeOptions {

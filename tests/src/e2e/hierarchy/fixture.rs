@@ -20,16 +20,6 @@ pub enum Driver {
     Systemd,
 }
 
-impl Driver {
-    /// The value of `cgroupDriver`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cgroupfs => "cgroupfs",
-            Self::Systemd => "systemd",
-        }
-    }
-}
-
 /// What the agents that a test starts one after the other work on.
 pub struct HierarchyFixture<'c> {
     context: &'c Context,
@@ -57,7 +47,10 @@ impl<'c> HierarchyFixture<'c> {
         let manage = Manage {
             manifests: manifests.clone(),
             root: root.as_ref().map_or("/", |r| r.group().path()).to_owned(),
-            driver: driver.name(),
+            driver: match driver {
+                Driver::Cgroupfs => "cgroupfs",
+                Driver::Systemd => "systemd",
+            },
             reconcile_seconds,
             kubelet: kubelet.to_owned(),
             section: String::new(),

@@ -4,7 +4,7 @@
 //! The settings of one pod of each kind are read before there is an agent. After each round no setting differs
 //! from them but those that mode augment may write; after the agent's end, by SIGTERM or by kill -9 and
 //! `nodewarden undo`, none differs. The kernel reports who writes which file of a cgroup (fanotify): no file
-//! is written by the agent and by another program. Where systemd makes the cgroups it is reloaded every minute. No
+//! is written by the agent and by another program. Where systemd is process 1 it is reloaded every minute. No
 //! container is restarted, and no pod fails.
 
 mod kinds;

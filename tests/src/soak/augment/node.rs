@@ -6,15 +6,17 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
+use nodewarden_augment::table::NOTIFIERS;
 use serde_json::{Value, json};
 
 use super::kinds::{self, KINDS};
 use super::reloads::Reloads;
-use super::values::{OF_IDLE, Values, of_pod};
+use super::values::{Values, of_pod};
 use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::fixture::ClusterFixture;
 use crate::e2e::cluster::node::NodeKind;
 use crate::e2e::cluster::options::{NodeOptions, Prepared};
+use crate::e2e::cluster::written::{self, OF_IDLE};
 use crate::ensure;
 use crate::fixture::{Agent, AgentOptions, Api, ApiError, CgroupWriters, Watch, Writers, systemd_answers};
 use crate::harness::{Context, Failure};
@@ -42,7 +44,7 @@ pub struct Node<'c> {
     pub pods_seen: BTreeSet<String>,
     version: u64,
     state: PathBuf,
-    /// With systemd as the driver of the cgroups.
+    /// Where systemd is process 1.
     reloads: Option<Reloads>,
     pub fixture: ClusterFixture<'c>,
 }
@@ -54,8 +56,7 @@ impl<'c> Node<'c> {
     /// Something does not start.
     pub fn new(context: &'c Context) -> Result<Self, Failure> {
         let writers = CgroupWriters::start(&context.layout, PROGRAM).map_err(Failure::file("fanotify"))?;
-        let systemd = systemd_answers().is_ok() && context.layout.name() == "v2";
-        let options = NodeOptions { kind: Some(NodeKind::Kubelet), systemd, ..NodeOptions::default() };
+        let options = NodeOptions { kind: Some(NodeKind::Kubelet), ..NodeOptions::default() };
         let fixture = Prepared::alone(context, None)?.start(options)?;
         let api = Api::new(fixture.cluster())?;
         let watch = Watch::start(&api, &format!("/api/v1/namespaces/{}/pods", fixture.namespace()));
@@ -72,7 +73,7 @@ impl<'c> Node<'c> {
             pods_seen: BTreeSet::new(),
             version: 0,
             state,
-            reloads: systemd.then(|| Reloads::start(context.problems())),
+            reloads: systemd_answers().is_ok().then(|| Reloads::start(context.problems())),
             fixture,
         })
     }
@@ -133,7 +134,7 @@ impl<'c> Node<'c> {
             self.pods_seen.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
             for status in pod["status"]["containerStatuses"].as_array().into_iter().flatten() {
                 if status["restartCount"].as_u64().unwrap_or(0) > 0 {
-                    self.broken.insert(format!("{name}: container {} was restarted", status["name"]));
+                    self.broken.insert(format!("{name}: a container was restarted: {status}"));
                 }
             }
             // One that is deleted while it runs may be killed at the end of its grace period.
@@ -144,21 +145,22 @@ impl<'c> Node<'c> {
     }
 
     /// Adds up who has written which file since the last time. Returns the files that both have written, other
-    /// than those that the kernel changes with `cpu.idle`.
-    pub fn written_by_both(&mut self) -> Vec<String> {
+    /// than those that the kernel changes with `cpu.idle`, and writes that the agent's table does not have.
+    pub fn wrong_writes(&mut self) -> Vec<String> {
         let files: BTreeMap<PathBuf, Writers> = self.writers.files();
-        let mut both = Vec::new();
+        let mut wrong = written::differences(&files);
         for (path, writers) in files.into_iter().filter(|(_, writers)| writers.own) {
+            let is_no_setting = NOTIFIERS.iter().any(|file| path.ends_with(file));
             let is_of_idle = OF_IDLE.iter().any(|file| path.ends_with(file));
             // The agent sets these as properties of the units too, so that systemd writes them for it.
             let by_systemd = writers.other.as_deref().is_some_and(|other| other.starts_with("systemd "))
                 && PROPERTIES.iter().any(|file| path.ends_with(file));
-            if let (Some(other), false, false) = (writers.other, is_of_idle, by_systemd) {
-                both.push(format!("{} by {PROGRAM} and {other}", path.display()));
+            if let (Some(other), false) = (writers.other, is_no_setting || is_of_idle || by_systemd) {
+                wrong.push(format!("{} was written by {PROGRAM} and {other}", path.display()));
             }
             self.written.insert(path);
         }
-        both
+        wrong
     }
 
     /// The settings of a pod's cgroups.
@@ -171,7 +173,7 @@ impl<'c> Node<'c> {
 
     /// The kubelet's `cgroupRoot`.
     fn root(&self) -> String {
-        if self.reloads.is_some() { "/".to_owned() } else { format!("/{}", self.context.prefix()) }
+        format!("/{}", self.context.prefix())
     }
 
     /// How often systemd was reloaded.

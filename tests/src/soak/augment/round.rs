@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::kinds::{self, KINDS};
 use super::node::Node;
 use super::plan::{Change, Fault, RoundPlan};
-use super::values::{Values, differences, is_written};
+use super::values::{Values, differences, is_written, of_units};
 use crate::e2e::cluster::fixture::condition;
 use crate::e2e::support::eventually;
 use crate::ensure;
@@ -25,8 +25,14 @@ const WRITTEN: u64 = 30;
 /// What the record of writes needs to be complete.
 const RECORDED: Duration = Duration::from_millis(500);
 
-/// The settings of one pod of each Deployment without nodewarden, by the Deployment's name.
-pub type Baseline = BTreeMap<String, Values>;
+/// The settings without nodewarden.
+#[derive(Debug, Default, PartialEq)]
+pub struct Baseline {
+    /// Of one pod of each Deployment, by the Deployment's name.
+    apps: BTreeMap<String, Values>,
+    /// Of systemd's units.
+    units: Values,
+}
 
 /// How often what was done.
 #[derive(Debug, Default, Clone, Copy)]
@@ -129,14 +135,18 @@ pub fn run(
         counts.agent_ends += 1;
         node.end_agent(Signal::SIGTERM)?;
     }
-    let left = all_differences(node, &pods, baseline, false)?;
+    let mut left = all_differences(node, &pods, baseline, false)?;
+    let units = of_units(&context.layout)?;
+    let of_units =
+        baseline.units.iter().filter(|(path, text)| units.get(*path).is_some_and(|now| now != *text));
+    left.extend(of_units.map(|(path, text)| format!("{path}: {text} -> {:?}", units.get(path))));
     ensure!(left.is_empty(), "after the agent's end: {}", left.join("; "));
     for name in &jobs {
         node.delete_job(name)?;
     }
     std::thread::sleep(RECORDED);
-    let both = node.written_by_both();
-    ensure!(both.is_empty(), "files that both have written: {}", both.join("; "));
+    let wrong = node.wrong_writes();
+    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     node.observe();
     let broken = node.broken.iter().cloned().collect::<Vec<_>>().join("; ");
     ensure!(broken.is_empty(), "{broken}");
@@ -198,6 +208,7 @@ pub fn settle(context: &Context, node: &mut Node<'_>) -> Result<Vec<Value>, Fail
     let mut last = Vec::new();
     let settled = eventually(context.patiently(SETTLES), "", || {
         node.observe();
+        node.fixture.control_plane()?.keep()?;
         for kind in 0..KINDS {
             if !node.is_settled(kind)? {
                 last = node.pods()?;
@@ -222,12 +233,12 @@ pub fn settle(context: &Context, node: &mut Node<'_>) -> Result<Vec<Value>, Fail
 pub fn baseline(context: &Context, node: &mut Node<'_>) -> Result<Baseline, Failure> {
     let pods = settle(context, node)?;
     let read = |node: &Node<'_>| -> Result<Baseline, Failure> {
-        pods.iter()
-            .map(|pod| {
-                let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
-                Ok((app.to_owned(), node.values(pod)?))
-            })
-            .collect()
+        let of = |pod: &Value| -> Result<(String, Values), Failure> {
+            let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
+            Ok((app.to_owned(), node.values(pod)?))
+        };
+        let apps = pods.iter().map(of).collect::<Result<_, _>>()?;
+        Ok(Baseline { apps, units: of_units(&context.layout)? })
     };
     // What the kubelet gives a new pod late.
     let begun = Instant::now();
@@ -236,7 +247,7 @@ pub fn baseline(context: &Context, node: &mut Node<'_>) -> Result<Baseline, Fail
         std::thread::sleep(context.patiently(10));
         let now = read(node)?;
         if now == last {
-            ensure!(now.len() == KINDS, "pods of {:?} only", now.keys());
+            ensure!(now.apps.len() == KINDS, "pods of {:?} only", now.apps.keys());
             return Ok(now);
         }
         ensure!(
@@ -279,7 +290,7 @@ fn all_differences(
     let mut all = Vec::new();
     for pod in pods {
         let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
-        let without = baseline.get(app).cloned().unwrap_or_default();
+        let without = baseline.apps.get(app).cloned().unwrap_or_default();
         let own = differences(&without, &node.values(pod)?, beside);
         all.extend(own.into_iter().map(|text| format!("{} {text}", pod["metadata"]["name"])));
     }

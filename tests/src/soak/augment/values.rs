@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::e2e::augment::fixture::settings_below;
+use crate::e2e::cluster::written::OF_IDLE;
 use crate::fixture::Layout;
 use crate::harness::Failure;
 
@@ -15,9 +16,6 @@ pub type Values = BTreeMap<String, String>;
 
 /// The files that mode augment may write.
 const OWN: [&str; 5] = ["cpu.idle", "cpu.max.burst", "cpu.cfs_burst_us", "memory.high", "memory.min"];
-/// The files whose text the kernel changes when a cgroup becomes idle; the agent puts the kubelet's value back
-/// when it no longer is.
-pub const OF_IDLE: [&str; 3] = ["cpu.shares", "cpu.weight", "cpu.weight.nice"];
 
 /// The settings of all cgroups of a pod, below `root` in each hierarchy.
 ///
@@ -37,7 +35,7 @@ pub fn of_pod(layout: &Layout, root: &str, pod: &Value) -> Result<Values, Failur
     let mut all = Values::new();
     for hierarchy in layout.hierarchies() {
         let top = hierarchy.mount.join(root.trim_start_matches('/'));
-        let Some(directory) = find(&top, &|name| is_of(name, uid)) else { continue };
+        let Some(directory) = find(&top, &format!("pod{uid}")) else { continue };
         let mut files = BTreeMap::new();
         settings_below(&directory, &mut files)?;
         for (path, text) in files {
@@ -45,7 +43,7 @@ pub fn of_pod(layout: &Layout, root: &str, pod: &Value) -> Result<Values, Failur
             let file = below.file_name().unwrap_or_default().to_string_lossy();
             let place = match below.parent().and_then(Path::to_str).unwrap_or_default() {
                 "" => "pod",
-                group => containers.get(id(group)).copied().unwrap_or("sandbox"),
+                group => containers.get(group).copied().unwrap_or("sandbox"),
             };
             all.insert(format!("{place}/{file}"), text);
         }
@@ -53,28 +51,30 @@ pub fn of_pod(layout: &Layout, root: &str, pod: &Value) -> Result<Values, Failur
     Ok(all)
 }
 
-/// Whether a directory of this name is the cgroup of the pod: `podUID`, or with systemd
-/// `kubepods-burstable-podUID.slice` with underscores.
-fn is_of(name: &str, uid: &str) -> bool {
-    let slice = name.strip_suffix(".slice").and_then(|stem| stem.rsplit('-').next());
-    name == format!("pod{uid}") || slice == Some(&format!("pod{}", uid.replace('-', "_")))
-}
-
-/// The container's id in the name of its cgroup: `ID`, or with systemd `cri-containerd-ID.scope`.
-fn id(name: &str) -> &str {
-    let stem = name.strip_suffix(".scope").unwrap_or(name);
-    stem.rsplit('-').next().unwrap_or(stem)
-}
-
-/// The first directory below `top` with such a name.
-fn find(top: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
+/// The directory of this name below `top`.
+fn find(top: &Path, name: &str) -> Option<PathBuf> {
     let entries = std::fs::read_dir(top).ok()?.flatten();
     let below: Vec<PathBuf> =
         entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect();
-    let has_name =
-        |path: &&PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_wanted(name));
-    let own = below.iter().find(has_name).cloned();
-    own.or_else(|| below.iter().find_map(|path| find(path, is_wanted)))
+    let own = below.iter().find(|path| path.ends_with(name)).cloned();
+    own.or_else(|| below.iter().find_map(|path| find(path, name)))
+}
+
+/// `memory.min` of each unit of systemd (cgroup v2): mode augment protects the daemons of the node by it.
+///
+/// # Errors
+/// A directory cannot be read.
+pub fn of_units(layout: &Layout) -> Result<Values, Failure> {
+    let Some(unified) = layout.controller("memory").filter(|hierarchy| hierarchy.v2) else {
+        return Ok(Values::new());
+    };
+    let slice = unified.mount.join("system.slice");
+    let mut files = BTreeMap::new();
+    if slice.is_dir() {
+        settings_below(&slice, &mut files)?;
+    }
+    let of_memory = files.into_iter().filter(|(path, _)| path.ends_with("memory.min"));
+    Ok(of_memory.map(|(path, text)| (path.display().to_string(), text)).collect())
 }
 
 /// What differs from the settings without nodewarden: of all files, or with `beside` of those that mode
@@ -125,22 +125,6 @@ mod tests {
         let gone = values(&[("pod/cpu.shares", "2"), ("pod/cpu.idle", "0")]);
         assert_eq!(differences(&without, &gone, false).len(), 1, "a file that is gone");
         assert_eq!(differences(&gone, &without, false).len(), 1, "a file that was not there");
-    }
-
-    #[test]
-    fn cgroups_of_both_drivers_are_found() {
-        let uid = "0a1b-2c";
-        for (name, expected) in [
-            ("pod0a1b-2c", true),
-            ("kubepods-pod0a1b_2c.slice", true),
-            ("kubepods-burstable-pod0a1b_2c.slice", true),
-            ("kubepods-burstable.slice", false),
-            ("pod0a1b-2d", false),
-            ("pod0a1b_2c", false),
-        ] {
-            assert_eq!(is_of(name, uid), expected, "{name}");
-        }
-        assert_eq!((id("ab12"), id("cri-containerd-ab12.scope")), ("ab12", "ab12"));
     }
 
     #[test]
