@@ -308,7 +308,8 @@ impl<'c> ClusterFixture<'c> {
             Ok(None)
         });
         ready.map_err(|failure| {
-            Failure::Unexpected(format!("node {} is not ready{failure}: {last}", self.name))
+            let fatal = self.node.fatal().map(|line| format!("; the kubelet: {line}")).unwrap_or_default();
+            Failure::Unexpected(format!("node {} is not ready{failure}: {last}{fatal}", self.name))
         })
     }
 

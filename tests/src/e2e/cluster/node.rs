@@ -110,7 +110,7 @@ impl<'c> Node<'c> {
             Ok(managed.with_remote_http(options.remote_http))
         };
         if options.kind()? == NodeKind::Kubelet {
-            let root = TestRoot::new(context)?;
+            let root = TestRoot::of_kubelet(context)?;
             let kubelet = kubelet(root.group().path())?;
             return Ok(Self::Kubelet { kubelet, context, next: None, _root: Some(root) });
         }
@@ -166,6 +166,14 @@ impl<'c> Node<'c> {
         match self {
             Self::Nodewarden { agent, .. } => agent.as_ref().map(Agent::pid),
             Self::Kubelet { kubelet, .. } => kubelet.pid(),
+        }
+    }
+
+    /// Why the kubelet has ended by itself, if it has.
+    pub fn fatal(&self) -> Option<String> {
+        match self {
+            Self::Kubelet { kubelet, .. } => kubelet.fatal(),
+            Self::Nodewarden { .. } => None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! is written by the agent and by another program. Where systemd is process 1 it is reloaded every minute. No
 //! container is restarted, and no pod fails.
 
+mod baseline;
 mod kinds;
 mod node;
 mod plan;
@@ -21,6 +22,7 @@ use crate::e2e::hierarchy::pods::Dice;
 use crate::ensure;
 use crate::fixture::ClusterPrograms;
 use crate::harness::{Context, Failure};
+use baseline::Baseline;
 use kinds::KINDS;
 use node::Node;
 use plan::RoundPlan;
@@ -76,7 +78,7 @@ pub fn augment(
         node.create_app(kind, 1)?;
     }
     progress("reading the settings of its pods without nodewarden");
-    let baseline = round::baseline(context, &mut node)?;
+    let baseline = Baseline::read(context, &mut node)?;
     node.start_agent()?;
     let begun = Instant::now();
     let mut dice = Dice::new(plan.seed);

@@ -1,18 +1,18 @@
 //! One round: Deployments change while agent or kubelet are killed; then no setting of the kubelet may have
 //! changed, and after the agent's end none at all.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use super::baseline::Baseline;
 use super::kinds::{self, KINDS};
 use super::node::Node;
 use super::plan::{Change, Fault, RoundPlan};
-use super::values::{Values, differences, is_written, of_units};
+use super::values::is_written;
 use crate::e2e::cluster::fixture::condition;
 use crate::e2e::support::eventually;
 use crate::ensure;
@@ -24,15 +24,6 @@ const SETTLES: u64 = 120;
 const WRITTEN: u64 = 30;
 /// What the record of writes needs to be complete.
 const RECORDED: Duration = Duration::from_millis(500);
-
-/// The settings without nodewarden.
-#[derive(Debug, Default, PartialEq)]
-pub struct Baseline {
-    /// Of one pod of each Deployment, by the Deployment's name.
-    apps: BTreeMap<String, Values>,
-    /// Of systemd's units.
-    units: Values,
-}
 
 /// How often what was done.
 #[derive(Debug, Default, Clone, Copy)]
@@ -135,11 +126,8 @@ pub fn run(
         counts.agent_ends += 1;
         node.end_agent(Signal::SIGTERM)?;
     }
-    let mut left = all_differences(node, &pods, baseline, false)?;
-    let units = of_units(&context.layout)?;
-    let of_units =
-        baseline.units.iter().filter(|(path, text)| units.get(*path).is_some_and(|now| now != *text));
-    left.extend(of_units.map(|(path, text)| format!("{path}: {text} -> {:?}", units.get(path))));
+    let mut left = baseline.differences(node, &pods, false)?;
+    left.extend(baseline.differences_of_units(context)?);
     ensure!(left.is_empty(), "after the agent's end: {}", left.join("; "));
     for name in &jobs {
         node.delete_job(name)?;
@@ -226,38 +214,6 @@ pub fn settle(context: &Context, node: &mut Node<'_>) -> Result<Vec<Value>, Fail
     })
 }
 
-/// Reads the settings of one pod of each Deployment while there is no agent.
-///
-/// # Errors
-/// They cannot be read, or do not become stable.
-pub fn baseline(context: &Context, node: &mut Node<'_>) -> Result<Baseline, Failure> {
-    let pods = settle(context, node)?;
-    let read = |node: &Node<'_>| -> Result<Baseline, Failure> {
-        let of = |pod: &Value| -> Result<(String, Values), Failure> {
-            let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
-            Ok((app.to_owned(), node.values(pod)?))
-        };
-        let apps = pods.iter().map(of).collect::<Result<_, _>>()?;
-        Ok(Baseline { apps, units: of_units(&context.layout)? })
-    };
-    // What the kubelet gives a new pod late.
-    let begun = Instant::now();
-    let mut last = read(node)?;
-    loop {
-        std::thread::sleep(context.patiently(10));
-        let now = read(node)?;
-        if now == last {
-            ensure!(now.apps.len() == KINDS, "pods of {:?} only", now.apps.keys());
-            return Ok(now);
-        }
-        ensure!(
-            begun.elapsed() < context.patiently(60),
-            "the kubelet's values are not stable: {last:?} {now:?}"
-        );
-        last = now;
-    }
-}
-
 /// Waits until the agent has written what it is for, and no other setting differs.
 fn compare_beside(
     context: &Context,
@@ -267,7 +223,7 @@ fn compare_beside(
 ) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     let agreed = eventually(context.patiently(WRITTEN), "", || {
-        wrong = all_differences(node, pods, baseline, true)?;
+        wrong = baseline.differences(node, pods, true)?;
         for pod in pods {
             let app = &pod["metadata"]["labels"]["app"];
             let kind = (0..KINDS).find(|kind| *app == kinds::name(*kind)).unwrap_or(0);
@@ -279,20 +235,4 @@ fn compare_beside(
     });
     agreed
         .map_err(|failure| Failure::Unexpected(format!("beside the kubelet{failure}: {}", wrong.join("; "))))
-}
-
-fn all_differences(
-    node: &Node<'_>,
-    pods: &[Value],
-    baseline: &Baseline,
-    beside: bool,
-) -> Result<Vec<String>, Failure> {
-    let mut all = Vec::new();
-    for pod in pods {
-        let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
-        let without = baseline.apps.get(app).cloned().unwrap_or_default();
-        let own = differences(&without, &node.values(pod)?, beside);
-        all.extend(own.into_iter().map(|text| format!("{} {text}", pod["metadata"]["name"])));
-    }
-    Ok(all)
 }
