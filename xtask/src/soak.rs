@@ -109,8 +109,8 @@ struct RoundArgs {
 struct GuestArgs {
     #[command(flatten)]
     rounds: RoundArgs,
-    /// In a virtual machine with this kernel and systemd, which is reloaded, and whose clock is set, if the soak
-    /// does so; needs no root
+    /// In a virtual machine with this kernel and systemd, which is reloaded, and whose clock is set, if the
+    /// soak does so; needs no root
     #[arg(long, value_name = "KERNEL")]
     vm: Option<KernelChoice>,
 }

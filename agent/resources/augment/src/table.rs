@@ -1,8 +1,9 @@
 //! Which files of cgroups kubelet and runtime write, and which are written here: two lists that never meet.
 //!
 //! The sources of the kubelet (1.20 to 1.36: `pkg/kubelet/cm`) and of runc (`libcontainer/cgroups`), and
-//! recordings of real kubelets, which a test compares. An end-to-end test (`tests/src/e2e/cluster/written.rs`)
-//! compares what the kernel sees a real kubelet and its runtime write. What is on neither list is not written either.
+//! recordings of real kubelets, which a test compares. An end-to-end test
+//! (`tests/src/e2e/cluster/written.rs`) compares what the kernel sees a real kubelet and its runtime write.
+//! What is on neither list is not written either.
 
 use crate::wanted::Level;
 
@@ -92,8 +93,8 @@ pub static OWN: &[(Level, &str)] = &[
     (Level::Process, "oom_score_adj"),
 ];
 
-/// Files into which the agent writes what it wants to be woken by (v1 notifications, PSI triggers). That is no
-/// setting: the kernel keeps it for the agent's file descriptor, and forgets it with that.
+/// Files into which the agent writes what it wants to be woken by (v1 notifications, PSI triggers). That is
+/// no setting: the kernel keeps it for the agent's file descriptor, and forgets it with that.
 pub static NOTIFIERS: &[&str] = &["cgroup.event_control", "memory.pressure"];
 
 /// Begins the names of processes in a daemon's cgroup whose `oom_score_adj` the runtime writes.

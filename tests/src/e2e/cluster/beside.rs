@@ -24,8 +24,8 @@ pub const TESTS: &[Test] = &[Test::new("cluster_augment_beside_a_kubelet", besid
 const KUBELETS_ROUND: Duration = Duration::from_secs(70);
 
 /// What is written stands through a restart of the kubelet and its periodic updates, no pod is restarted, a
-/// child that is killed for memory has an Event, and at the end every setting is as it was. Kubelet, runtime and
-/// agent have written the files that the table names, and no others.
+/// child that is killed for memory has an Event, and at the end every setting is as it was. Kubelet,
+/// runtime and agent have written the files that the table names, and no others.
 fn beside(context: &Context) -> Result<(), Failure> {
     if let Err(error) = ClusterPrograms::find_node_suite() {
         return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));

@@ -9,8 +9,8 @@ use nodewarden_augment::wanted::Level;
 
 use crate::fixture::Writers;
 
-/// The files whose text the kernel changes when a cgroup becomes idle. They are the kubelet's, and mode augment
-/// puts its value back when the cgroup no longer is.
+/// The files whose text the kernel changes when a cgroup becomes idle. They are the kubelet's, and mode
+/// augment puts its value back when the cgroup no longer is.
 pub const OF_IDLE: [&str; 3] = ["cpu.shares", "cpu.weight", "cpu.weight.nice"];
 
 /// The writes to cgroups of pods and of their levels that the table does not have: by another program, of a

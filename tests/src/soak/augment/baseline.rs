@@ -54,7 +54,8 @@ impl Baseline {
         }
     }
 
-    /// What differs of these pods: of all settings, or with `beside` of those that mode augment may not write.
+    /// What differs of these pods: of all settings, or with `beside` of those that mode augment may not
+    /// write.
     ///
     /// # Errors
     /// A setting cannot be read.

@@ -1,11 +1,11 @@
 //! Mode augment beside the real kubelet: Deployments and Jobs change at random by the API, the scheduler and
 //! the controllers, while agent and kubelet are killed and restarted in turn.
 //!
-//! The settings of one pod of each kind are read before there is an agent. After each round no setting differs
-//! from them but those that mode augment may write; after the agent's end, by SIGTERM or by kill -9 and
-//! `nodewarden undo`, none differs. The kernel reports who writes which file of a cgroup (fanotify): no file
-//! is written by the agent and by another program. Where systemd is process 1 it is reloaded every minute. No
-//! container is restarted, and no pod fails.
+//! The settings of one pod of each kind are read before there is an agent. After each round no setting
+//! differs from them but those that mode augment may write; after the agent's end, by SIGTERM or by kill -9
+//! and `nodewarden undo`, none differs. The kernel reports who writes which file of a cgroup (fanotify): no
+//! file is written by the agent and by another program. Where systemd is process 1 it is reloaded every
+//! minute. No container is restarted, and no pod fails.
 
 mod baseline;
 mod kinds;

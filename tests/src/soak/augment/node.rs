@@ -1,4 +1,5 @@
-//! The real kubelet with its control plane, and the agent in mode augment that is started and ended beside it.
+//! The real kubelet with its control plane, and the agent in mode augment that is started and ended beside
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -144,8 +145,9 @@ impl<'c> Node<'c> {
         }
     }
 
-    /// Adds up who has written which file since the last time. Returns the files that both have written, other
-    /// than those that the kernel changes with `cpu.idle`, and writes that the agent's table does not have.
+    /// Adds up who has written which file since the last time. Returns the files that both have written,
+    /// other than those that the kernel changes with `cpu.idle`, and writes that the agent's table does not
+    /// have.
     pub fn wrong_writes(&mut self) -> Vec<String> {
         let files: BTreeMap<PathBuf, Writers> = self.writers.files();
         let mut wrong = written::differences(&files);

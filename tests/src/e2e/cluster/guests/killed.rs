@@ -62,8 +62,9 @@ pub fn moved(context: &Context) -> Result<(), Failure> {
     fixture.finish()
 }
 
-/// Runs a pod, so that the runtime unpacks the images. containerd does not sync what it unpacks: after a power
-/// loss right then the programs of an image would be empty files, and no pod could run until it was removed.
+/// Runs a pod, so that the runtime unpacks the images. containerd does not sync what it unpacks: after a
+/// power loss right then the programs of an image would be empty files, and no pod could run until it was
+/// removed.
 fn unpack_images(fixture: &ClusterFixture<'_>, guest: &GuestNode) -> Result<(), Failure> {
     let name = format!("unpacks-{}", guest.name());
     fixture.apply(&pod(&name, guest.name(), WAIT))?;
