@@ -57,13 +57,14 @@ impl Client {
             Ok(removed) if removed.is_empty() => Err(error),
             Ok(removed) => {
                 warn!(
-                    "{error}. Removed {removed:?}, which cannot be read (a power loss leaves such files), and \
-                     stop the sandbox again"
+                    "{error}. {removed:?} could not be read (a power loss leaves such files) and was removed; \
+                     stopping the sandbox again"
                 );
                 self.stop_sandbox_once(id).await
             }
             Err(problem) => {
-                warn!("{}: {problem}", self.cni_results.display());
+                let directory = self.cni_results.display();
+                warn!("{error}. Looking for network results that cannot be read in {directory}: {problem}");
                 Err(error)
             }
         }
