@@ -2,6 +2,7 @@
 //! through the ledger, or only says what it would write.
 
 mod gather;
+mod limit_files;
 mod limit_text;
 mod limits;
 mod report;

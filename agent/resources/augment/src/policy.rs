@@ -31,6 +31,13 @@ pub enum MemoryHigh {
     Fixed(u64),
 }
 
+impl MemoryHigh {
+    /// Whether the pod itself says how many bytes.
+    pub fn is_fixed(self) -> bool {
+        matches!(self, Self::Fixed(_))
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self { opted_out: false, latency_sensitive: false, memory_high: MemoryHigh::Node, cpu_burst: None }

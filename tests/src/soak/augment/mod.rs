@@ -8,6 +8,7 @@
 //! minute. No container is restarted, and no pod fails.
 
 mod baseline;
+mod broken;
 mod kinds;
 mod node;
 mod plan;

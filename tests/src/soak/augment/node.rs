@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use nodewarden_augment::table::NOTIFIERS;
 use serde_json::{Value, json};
 
+use super::broken::Broken;
 use super::kinds::{self, KINDS};
 use super::reloads::Reloads;
 use super::values::{Values, of_pod};
@@ -40,6 +41,7 @@ pub struct Node<'c> {
     pub written: BTreeSet<PathBuf>,
     /// Restarts and failures of pods that the API has shown.
     pub broken: BTreeSet<String>,
+    judge: Broken,
     pub agents: u64,
     /// Pods that there ever were.
     pub pods_seen: BTreeSet<String>,
@@ -70,6 +72,7 @@ impl<'c> Node<'c> {
             writers,
             written: BTreeSet::new(),
             broken: BTreeSet::new(),
+            judge: Broken::default(),
             agents: 0,
             pods_seen: BTreeSet::new(),
             version: 0,
@@ -131,17 +134,8 @@ impl<'c> Node<'c> {
     pub fn observe(&mut self) {
         while let Some(change) = self.watch.next_until(Instant::now()) {
             let pod = &change.object;
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             self.pods_seen.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-            for status in pod["status"]["containerStatuses"].as_array().into_iter().flatten() {
-                if status["restartCount"].as_u64().unwrap_or(0) > 0 {
-                    self.broken.insert(format!("{name}: a container was restarted: {status}"));
-                }
-            }
-            // One that is deleted while it runs may be killed at the end of its grace period.
-            if pod["status"]["phase"] == "Failed" && pod["metadata"]["deletionTimestamp"].is_null() {
-                self.broken.insert(format!("{name} has failed: {}", pod["status"]));
-            }
+            self.broken.extend(self.judge.update(pod));
         }
     }
 

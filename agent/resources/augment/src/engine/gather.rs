@@ -1,22 +1,18 @@
 //! Reads what the features decide from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use nodewarden_machine::cgroup::parse::pressure;
 use nodewarden_machine::cgroup::{Controller, Layout, Version, join};
 use nodewarden_manifest::{Pod, Resources};
+use rustix::fs::{Mode, OFlags};
 
 use super::SeenPod;
-use super::limit_text::NO_LIMIT;
-use super::limits::Limit;
-use crate::ledger::machine::{Files, Machine};
 use crate::policy::Policy;
 use crate::protect::{DaemonGroup, Process};
 use crate::throttle::{CpuFiles, PodMemory, Quota};
-use crate::wanted::Place;
 
 /// A directory of a cgroup, and the version of its interface.
 pub fn directory(layout: &Layout, controller: Controller, cgroup: &str) -> Option<(PathBuf, Version)> {
@@ -29,8 +25,21 @@ fn text(directory: &Path, file: &str) -> Option<String> {
     fs::read_to_string(directory.join(file)).ok().map(|text| text.trim_end().to_owned())
 }
 
+/// The longest text that [`value`] returns, in bytes.
+const LONGEST: usize = 511;
+
+/// The text of a file with one value, as [`text`], with half of the system calls: the kernel gives such a file
+/// in one read. `None` also if it is longer than [`LONGEST`].
+pub fn value(directory: &Path, file: &str) -> Option<String> {
+    let mut bytes = [0; LONGEST + 1];
+    let file =
+        rustix::fs::open(directory.join(file), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let length = rustix::io::read(&file, &mut bytes).ok().filter(|length| *length <= LONGEST)?;
+    Some(std::str::from_utf8(&bytes[..length]).ok()?.trim_end().to_owned())
+}
+
 fn number(directory: &Path, file: &str) -> Option<u64> {
-    text(directory, file)?.parse().ok()
+    value(directory, file)?.parse().ok()
 }
 
 /// `memory.available` in bytes as the kubelet computes it on v2: free memory and inactive file pages.
@@ -55,7 +64,7 @@ pub fn memory(layout: &Layout, seen: &SeenPod, policy: Policy) -> Option<PodMemo
         requested: amount(seen.pod.requests().get("memory").map_or(0, nodewarden_manifest::Quantity::value)),
         // `max` is no number.
         limit: number(&directory, "memory.max"),
-        stalled: text(&directory, "memory.pressure").as_deref().and_then(stalled),
+        stalled: value(&directory, "memory.pressure").as_deref().and_then(stalled),
         directory,
         policy,
     })
@@ -66,18 +75,24 @@ fn stalled(text: &str) -> Option<f64> {
     Some(pressure(text.as_bytes())?.full?.avg10)
 }
 
-fn amount(value: i64) -> u64 {
+/// 0 for a negative amount.
+pub fn amount(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// Quota and period of a cgroup in microseconds; `None` without a quota.
-fn quota(directory: &Path, version: Version) -> Option<(u64, u64)> {
+/// The file with the quota of a cgroup.
+pub fn quota_file(version: Version) -> &'static str {
     match version {
-        Version::V1 => {
-            Some((number(directory, "cpu.cfs_quota_us")?, number(directory, "cpu.cfs_period_us")?))
-        }
+        Version::V1 => "cpu.cfs_quota_us",
+        Version::V2 => "cpu.max",
+    }
+}
+
+/// Quota and period of a cgroup in microseconds, by the text of its [`quota_file`]; `None` without a quota.
+pub fn quota(directory: &Path, version: Version, text: &str) -> Option<(u64, u64)> {
+    match version {
+        Version::V1 => Some((text.parse().ok()?, number(directory, "cpu.cfs_period_us")?)),
         Version::V2 => {
-            let text = text(directory, "cpu.max")?;
             let (quota, period) = text.split_once(' ')?;
             Some((quota.parse().ok()?, period.parse().ok()?))
         }
@@ -88,7 +103,7 @@ fn quota(directory: &Path, version: Version) -> Option<(u64, u64)> {
 const LEAST_QUOTA: u64 = 1000;
 
 /// The quota that a kubelet sets for this limit (`MilliCPUToQuota`); `None` without one.
-fn quota_of(resources: &Resources, period: u64) -> Option<u64> {
+pub fn quota_of(resources: &Resources, period: u64) -> Option<u64> {
     let milli = amount(resources.limits.get("cpu")?.milli_value());
     (milli > 0).then(|| (milli.saturating_mul(period) / 1000).max(LEAST_QUOTA))
 }
@@ -106,7 +121,7 @@ pub struct WithQuota {
 /// The quota of a pod's cgroup, or of the container's whose resources these are.
 pub fn with_quota(layout: &Layout, cgroup: &str, resources: &Resources) -> Option<WithQuota> {
     let (directory, version) = directory(layout, Controller::Cpu, cgroup)?;
-    let (now, period) = quota(&directory, version)?;
+    let (now, period) = quota(&directory, version, &value(&directory, quota_file(version))?)?;
     let by_spec = quota_of(resources, period);
     Some(WithQuota { directory, files: CpuFiles::of(version), quota: Quota { now, by_spec } })
 }
@@ -132,74 +147,6 @@ pub fn container_resources<'a>(pod: &'a Pod, name: &str) -> Option<&'a Resources
     all.find(|container| container.name == name).map(|container| &container.resources)
 }
 
-/// A cgroup is not looked at before it is so old: it gets its limits one after the other.
-const SETTLED: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// The limits of the pods and their containers.
-pub fn limits(layout: &Layout, pods: &[SeenPod]) -> Vec<Limit> {
-    let mut all = Vec::new();
-    for seen in pods {
-        let pod = &seen.pod;
-        let spec = digest(pod);
-        let mut add = |cgroup: &str, container: &str, by_spec: Option<&Resources>| {
-            let limit = |file, identity, value, by_spec| Limit {
-                cgroup: cgroup.to_owned(),
-                pod: pod.uid.clone(),
-                container: container.to_owned(),
-                file,
-                identity,
-                value,
-                by_spec,
-                spec,
-                is_new: seen.age < SETTLED,
-            };
-            if let Some((file, identity, value)) = memory_limit(layout, cgroup) {
-                let bytes = by_spec.map(|own| own.limits.get("memory").map(|own| amount(own.value())));
-                all.push(limit(file, identity, value, bytes));
-            }
-            if let Some((file, identity, value, period)) = cpu_limit(layout, cgroup) {
-                all.push(limit(file, identity, value, by_spec.map(|own| quota_of(own, period))));
-            }
-        };
-        add(&seen.cgroup, "", Some(&pod_resources(pod)));
-        for container in &seen.containers {
-            add(&container.cgroup, &container.name, container_resources(pod, &container.name));
-        }
-    }
-    all
-}
-
-fn memory_limit(layout: &Layout, cgroup: &str) -> Option<(&'static str, u64, Option<u64>)> {
-    let (directory, version) = directory(layout, Controller::Memory, cgroup)?;
-    let file = match version {
-        Version::V1 => "memory.limit_in_bytes",
-        Version::V2 => "memory.max",
-    };
-    let (text, identity) = Files.read(&Place::new(&directory, file)).ok()??;
-    Some((file, identity, text.parse().ok().filter(|bytes| *bytes < NO_LIMIT)))
-}
-
-fn cpu_limit(layout: &Layout, cgroup: &str) -> Option<(&'static str, u64, Option<u64>, u64)> {
-    let (directory, version) = directory(layout, Controller::Cpu, cgroup)?;
-    let file = match version {
-        Version::V1 => "cpu.cfs_quota_us",
-        Version::V2 => "cpu.max",
-    };
-    let (_, identity) = Files.read(&Place::new(&directory, file)).ok()??;
-    let quota = quota(&directory, version);
-    Some((file, identity, quota.map(|(quota, _)| quota), quota.map_or(100_000, |(_, period)| period)))
-}
-
-/// Differs when the spec's resources do.
-fn digest(pod: &Pod) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    format!("{:?}", pod.resources).hash(&mut hasher);
-    for container in pod.containers.iter().chain(&pod.init_containers) {
-        (&container.name, format!("{:?}", container.resources)).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
 /// Where systemd has its services.
 const SERVICES: &str = "/system.slice";
 
@@ -215,8 +162,10 @@ pub fn daemons(layout: &Layout, proc: &Path, units: &[String]) -> (Vec<DaemonGro
         for hierarchy in layout.all().chain(layout.unified()) {
             let procs = text(&join(&hierarchy.mount, &path), "cgroup.procs").unwrap_or_default();
             for pid in procs.lines().filter_map(|line| line.parse().ok()) {
-                if let Some(process) = process(proc, pid) {
-                    processes.insert(pid, process);
+                if let btree_map::Entry::Vacant(place) = processes.entry(pid)
+                    && let Some(process) = process(proc, pid)
+                {
+                    place.insert(process);
                 }
             }
         }
@@ -237,8 +186,8 @@ pub fn daemons(layout: &Layout, proc: &Path, units: &[String]) -> (Vec<DaemonGro
 /// A process; `None` if it has ended.
 fn process(proc: &Path, pid: u32) -> Option<Process> {
     let directory = proc.join(pid.to_string());
-    let score = text(&directory, "oom_score_adj")?.parse().ok()?;
-    Some(Process { pid, command: text(&directory, "comm")?, score })
+    let score = value(&directory, "oom_score_adj")?.parse().ok()?;
+    Some(Process { pid, command: value(&directory, "comm")?, score })
 }
 
 #[cfg(test)]
@@ -258,12 +207,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| fs::write(dir.path().join(file), text).unwrap();
         write("cpu.max", "max 100000\n");
-        assert_eq!(quota(dir.path(), Version::V2), None);
+        let read = |version| quota(dir.path(), version, &value(dir.path(), quota_file(version)).unwrap());
+        assert_eq!(read(Version::V2), None);
         write("cpu.max", "50000 100000\n");
-        assert_eq!(quota(dir.path(), Version::V2), Some((50_000, 100_000)));
+        assert_eq!(read(Version::V2), Some((50_000, 100_000)));
         write("cpu.cfs_quota_us", "-1\n");
-        write("cpu.cfs_period_us", "100000\n");
-        assert_eq!(quota(dir.path(), Version::V1), None);
+        write("cpu.cfs_period_us", "200000\n");
+        assert_eq!(read(Version::V1), None);
+        write("cpu.cfs_quota_us", "50000\n");
+        assert_eq!(read(Version::V1), Some((50_000, 200_000)));
         let with = |cpu: &str| Resources {
             limits: [("cpu".to_owned(), cpu.parse().unwrap())].into(),
             ..Resources::default()
@@ -271,6 +223,19 @@ mod tests {
         assert_eq!(quota_of(&with("500m"), 100_000), Some(50_000));
         assert_eq!(quota_of(&with("1m"), 100_000), Some(1000));
         assert_eq!(quota_of(&Resources::default(), 100_000), None);
+    }
+
+    #[test]
+    fn a_value_is_read_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            fs::write(dir.path().join("value"), text).unwrap();
+            value(dir.path(), "value")
+        };
+        assert_eq!(of("max 100000\n").as_deref(), Some("max 100000"));
+        assert_eq!(of(&"1".repeat(LONGEST)), Some("1".repeat(LONGEST)));
+        assert_eq!(of(&"1".repeat(LONGEST + 1)), None);
+        assert_eq!(value(dir.path(), "none"), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use nodewarden_metrics::Own;
 use strum::IntoEnumIterator;
 
 use super::gather;
+use super::limit_files::LimitFiles;
 use super::limits::LimitWatch;
 use super::report::{self, Report};
 use super::{Deps, SeenPod};
@@ -31,6 +32,7 @@ pub struct Rounds {
     deps: Deps,
     ledger: Ledger<UnitFiles>,
     memory: MemoryControl,
+    limit_files: LimitFiles,
     limits: LimitWatch,
     /// When what changes seldom was looked at, and for which cgroups and versions of their pods.
     slow: Option<(Duration, BTreeSet<(String, usize)>)>,
@@ -48,6 +50,7 @@ impl Rounds {
             deps,
             ledger,
             memory: MemoryControl::default(),
+            limit_files: LimitFiles::default(),
             limits: LimitWatch::default(),
             slow: None,
             seldom: Vec::new(),
@@ -177,7 +180,8 @@ impl Rounds {
         let Some(available) = gather::available(&self.deps.proc) else { return Vec::new() };
         let bounds = Bounds::new(self.deps.threshold, self.deps.settings.memory_distance);
         let layout = &self.deps.layout;
-        let both = pods.iter().zip(policies);
+        let all = self.memory.needs_all(available, bounds);
+        let both = pods.iter().zip(policies).filter(|(_, policy)| all || policy.memory_high.is_fixed());
         let read: Vec<_> = both.filter_map(|(seen, policy)| gather::memory(layout, seen, *policy)).collect();
         self.memory.update(now, available, bounds, &read)
     }
@@ -187,7 +191,7 @@ impl Rounds {
             return;
         }
         // In this order: a value that was read has been written before the writes are taken.
-        let limits = gather::limits(&self.deps.layout, pods);
+        let limits = self.limit_files.read(&self.deps.layout, pods);
         let writes = (self.deps.limit_writes)();
         for changed in self.limits.update(limits, writes) {
             let message = changed.message();

@@ -71,6 +71,11 @@ pub struct MemoryControl {
 }
 
 impl MemoryControl {
+    /// Whether [`Self::update`] needs a reading of all pods; if not, of those with a fixed limit only.
+    pub fn needs_all(&self, available: u64, bounds: Bounds) -> bool {
+        available < bounds.line || !self.high.is_empty()
+    }
+
     /// Takes a reading at this moment and returns what each pod should have.
     pub fn update(
         &mut self,

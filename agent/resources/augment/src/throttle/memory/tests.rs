@@ -96,6 +96,10 @@ proptest! {
             let pods: Vec<PodMemory> = pods.iter().zip(&requests).enumerate().map(|(index, ((used, _, stalled), requested))| {
                 PodMemory { stalled: Some(f64::from(*stalled)), ..pod(&index.to_string(), *used, *requested) }
             }).collect();
+            if !control.needs_all(available * MI, bounds) {
+                let found = control.clone().update(at(second as u64 * 5), available * MI, bounds, &pods);
+                prop_assert_eq!(found, [], "without a reading of all pods");
+            }
             for wanted in control.update(at(second as u64 * 5), available * MI, bounds, &pods) {
                 let own = pods.iter().find(|pod| pod.uid == wanted.pod).unwrap();
                 let bytes: u64 = wanted.value.parse().unwrap();
