@@ -50,7 +50,7 @@ pub enum BenchError {
 /// When it can't be built or started.
 pub fn run(layout: &Layout, args: &Args) -> Result<(), BenchError> {
     setup::ensure(layout, Purpose::Bench)?;
-    if ["augment", "node", "all"].contains(&args.name.as_str()) {
+    if ["augment", "augment-events", "augment-cost", "node", "all"].contains(&args.name.as_str()) {
         // A control plane and the real kubelet.
         setup::ensure(layout, Purpose::Conformance)?;
     }

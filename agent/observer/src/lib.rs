@@ -1,7 +1,7 @@
 //! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`],
 //! [`counters`]), and both joined to one reading ([`sampler`]), with the names of their pods and containers
-//! ([`names`]). [`limit_writes`]: who has written limits; [`neighbours`]: whom
-//! containers waited for. [`Observer`] has all of it, and takes in what the
+//! ([`names`]). [`limit_writes`]: who has written limits, [`write_notices`] where the kernel programs cannot
+//! see it; [`neighbours`]: whom containers waited for. [`Observer`] has all of it, and takes in what the
 //! kernel programs report; [`Observation`] starts it.
 
 #![deny(missing_docs)]
@@ -18,6 +18,7 @@ mod observer;
 pub mod registry;
 pub mod sampler;
 pub mod tree;
+pub mod write_notices;
 
 pub use observation::{Observation, ObservationError};
 pub use observer::{Coverage, Facts, Observer, OnPressure};

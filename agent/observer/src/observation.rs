@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tracing::{info, warn};
@@ -15,13 +15,14 @@ use crate::observer::{Facts, Observer, OnPressure};
 use crate::registry::Registry;
 use crate::sampler::{KernelSide, Sampler};
 use crate::tree;
+use crate::write_notices::WriteNotices;
 use nodewarden_config::{Config, Enforcement, Mode};
 use nodewarden_machine::cgroup::{CgroupError, Layout};
 use nodewarden_machine::ebpf::{
     Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, Requested, RingReader, Spaces,
     attached_at_start,
 };
-use nodewarden_model::{HookState, TopicStatus};
+use nodewarden_model::{HookState, Topic, TopicStatus};
 use nodewarden_storage::journal::Journal;
 
 /// Cgroups cannot be observed.
@@ -39,6 +40,7 @@ pub enum ObservationError {
 /// last clone of the observer.
 pub struct Observation {
     _events: Option<RingReader>,
+    _notices: Option<WriteNotices>,
     /// What is observed.
     pub observer: Arc<Observer>,
 }
@@ -70,7 +72,10 @@ impl Observation {
             loaded.kernel.attach();
         }
         let topics = loaded.as_ref().map_or(topics_off, |loaded| loaded.kernel.topics());
-        let facts = facts(config, &layout, &spaces, topics);
+        let mut facts = facts(config, &layout, &spaces, topics);
+        let to = Arc::new(OnceLock::<Arc<Observer>>::new());
+        let notices = write_notices(&mut facts, to.clone());
+        facts.sees_limit_writes = facts.is_on(Topic::LimitWrites) || notices.is_some();
         let names = Names::new(config.runtime_endpoint.as_ref(), config.pods.runtime_request_timeout);
         let files = Files::new(layout, config.node_name.clone());
         let (kernel, counters, ring) = match loaded {
@@ -84,9 +89,10 @@ impl Observation {
         let observer = Observer::new(facts, registry, sampler, kernel, journal.clone(), names, on_pressure);
         let observer = Arc::new(observer);
         observer.count_untracked(walked.untracked);
+        let _first = to.set(observer.clone());
         let to = observer.clone();
         let reader = ring.map(|ring| RingReader::start(ring, move |record| to.on_record(&record)));
-        Ok(Self { _events: reader.transpose()?, observer })
+        Ok(Self { _events: reader.transpose()?, _notices: notices, observer })
     }
 }
 
@@ -115,6 +121,30 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
     }
 }
 
+/// Sees writes to limits by fanotify where the topic of them is off, whose reason says how that went. Writes
+/// before `to` is set are not kept.
+fn write_notices(facts: &mut Facts, to: Arc<OnceLock<Arc<Observer>>>) -> Option<WriteNotices> {
+    let is_it = |own: &&mut TopicStatus| own.topic == Topic::LimitWrites && own.state == HookState::Off;
+    let topic = facts.topics.iter_mut().find(is_it)?;
+    let on_write = move |write| {
+        if let Some(observer) = to.get() {
+            observer.keep_seen(write);
+        }
+    };
+    match WriteNotices::start(&facts.layout, on_write) {
+        Ok(notices) => {
+            info!("who writes limits of cgroups is seen by fanotify");
+            topic.reason = format!("fanotify is used instead: {}", topic.reason);
+            Some(notices)
+        }
+        Err(error) => {
+            warn!("who writes limits of cgroups is not known: {error}, {}", topic.reason);
+            topic.reason = format!("{}; fanotify: {error}", topic.reason);
+            None
+        }
+    }
+}
+
 /// The topics that features of mode augment need: who wrote a changed limit, and who runs while a container
 /// waits.
 fn requested(config: &Config) -> Requested {
@@ -130,6 +160,7 @@ fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicSta
         kernel_version: kernel_version.unwrap_or_default(),
         capacity: config.max_cgroups.into(),
         topics,
+        sees_limit_writes: false,
         spaces: spaces.clone(),
         layout: layout.clone(),
     }

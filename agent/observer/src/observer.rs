@@ -15,12 +15,13 @@ use crate::names::Names;
 use crate::registry::{Happened, Registry};
 use crate::sampler::Sampler;
 use crate::tree;
-use nodewarden_machine::cgroup::{Hierarchy, Layout, identify};
+use crate::write_notices::SeenWrite;
+use nodewarden_machine::cgroup::{Hierarchy, Layout, identify, join};
 use nodewarden_machine::device_nodes;
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
     Detail, EventCounts, EventType, HookState, Identity, LimitWrite, PodRef, ProgramCost, Snapshot, Topic,
-    TopicStatus,
+    TopicStatus, Writer,
 };
 use nodewarden_storage::journal::Journal;
 
@@ -47,6 +48,8 @@ pub struct Facts {
     pub capacity: u64,
     /// Topics of the kernel programs, without enforcement of devices.
     pub topics: Vec<TopicStatus>,
+    /// Whether every write to a limit of a cgroup is seen.
+    pub sees_limit_writes: bool,
 }
 
 impl Facts {
@@ -177,16 +180,42 @@ impl Observer {
         let of_memory = self.facts.spaces.memory;
         let path =
             of_memory.and_then(|space| self.registry.lock().path(space, record.writer_cgroup).cloned());
-        let pod = path.as_deref().and_then(|path| pod_ref(&self.names.name(&Arc::new(identify(path)))));
+        let pod = path.as_deref().and_then(|path| self.pod_of(path));
         let path = path.map(|path| path.to_string()).unwrap_or_default();
         if let Some(write) = LimitWrite::of(record, path, pod) {
             self.limit_writes.lock().add(write);
         }
     }
 
-    /// Takes the writes to limits of cgroups since the last call, oldest first.
-    pub fn take_limit_writes(&self) -> Vec<LimitWrite> {
-        self.limit_writes.lock().take()
+    /// Keeps a write that fanotify has shown, with what stands in the file now: that, or what a later write
+    /// has set, which is shown too.
+    pub(crate) fn keep_seen(&self, seen: SeenWrite) {
+        let SeenWrite { hierarchy, cgroup, file, pid, command, writer_cgroup } = seen;
+        let space = self.facts.spaces.hierarchies.iter().position(|id| *id == hierarchy);
+        let path = space.and_then(|space| self.registry.lock().path(space, cgroup).cloned());
+        let mut hierarchies = self.facts.layout.hierarchies().iter();
+        let hierarchy = hierarchies.find(|own| own.id == hierarchy);
+        let (Some(path), Some(hierarchy)) = (path, hierarchy) else { return };
+        let Ok(text) = std::fs::read_to_string(join(&hierarchy.mount, &path).join(file)) else { return };
+        let pod = self.pod_of(&writer_cgroup);
+        let writer = Writer { pid, command, cgroup: writer_cgroup, pod };
+        self.limit_writes.lock().add_seen(LimitWrite {
+            cgroup,
+            file,
+            text: text.trim_end().to_owned(),
+            writer,
+        });
+    }
+
+    /// The pod that a cgroup belongs to.
+    fn pod_of(&self, path: &str) -> Option<PodRef> {
+        pod_ref(&self.names.name(&Arc::new(identify(path))))
+    }
+
+    /// Takes the writes to limits of cgroups since the last call, oldest first; `None` where they are not
+    /// seen.
+    pub fn take_limit_writes(&self) -> Option<Vec<LimitWrite>> {
+        self.facts.sees_limit_writes.then(|| self.limit_writes.lock().take())
     }
 
     /// Writes it into the journal, with the pod that its cgroup belongs to.

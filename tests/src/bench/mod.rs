@@ -52,7 +52,7 @@ pub struct Run<'a> {
 /// Sizes that replace the default ones.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// For `pods`, `node`, `augment`, `devices` and `thousand`: number of pods at most; for `probes`: number
+    /// For `pods`, `node`, `augment-cost`, `devices` and `thousand`: number of pods at most; for `probes`: number
     /// of pods with 50 containers each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
@@ -60,7 +60,7 @@ pub struct Sizes {
     /// each rate
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
-    /// For `pods`, `node`, `augment` and `thousand`: how long idle pods are measured; for `probes`: how long
+    /// For `pods`, `node`, `augment-cost` and `thousand`: how long idle pods are measured; for `probes`: how long
     /// the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
@@ -86,6 +86,8 @@ const BENCHES: &[&dyn Bench] = &[
     &probes::Probes,
     &eviction::Eviction,
     &augment::Augment,
+    &augment::AugmentEvents,
+    &augment::AugmentCost,
     &disk_use::DiskUse,
     &throttle::Throttle,
     &thousand::Thousand,

@@ -13,6 +13,7 @@ mod collections;
 mod evidence;
 mod manifests;
 mod pressure;
+mod seeded;
 mod undo;
 
 use std::path::Path;
@@ -22,11 +23,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
 pub use allocations::{Rounds, Tally, allocations};
-pub use augment::{AugmentPlan, AugmentSummary, augment};
+pub use augment::{AugmentSummary, augment};
 pub use churn::{Plan, Summary, churn};
-pub use cluster::{ClusterPlan, ClusterSummary, cluster};
+pub use cluster::{ClusterSummary, cluster};
 pub use collections::{Collected, collections};
-pub use pressure::{PressurePlan, PressureSummary, pressure};
+pub use pressure::{PressureSummary, pressure};
+pub use seeded::SeededRounds;
 pub use undo::{Undone, undo};
 
 /// Arguments of `nodewarden-stage soak`.
@@ -105,8 +107,10 @@ pub struct RoundArgs {
 }
 
 impl RoundArgs {
-    fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.minutes.max(0.1) * 60.0)
+    /// `now`: the seed if none is given.
+    fn plan(self, now: u64) -> SeededRounds {
+        let duration = Duration::from_secs_f64(self.minutes.max(0.1) * 60.0);
+        SeededRounds { duration, seed: self.seed.unwrap_or(now), round: self.round }
     }
 }
 
@@ -145,22 +149,19 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
             ("undo", plan.seed, run_one(agent, args.patience, "undo", run).map(|done| done.to_string()))
         }
         What::Cluster(rounds) => {
-            let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));
-            let plan = ClusterPlan { duration, seed, round: rounds.round };
+            let plan = rounds.plan(now);
             let run = |context: &Context, progress: &dyn Fn(&str)| cluster(context, &plan, progress);
             let done = run_one(agent, args.patience, "cluster", run);
             ("cluster", plan.seed, done.map(|done| done.to_string()))
         }
         What::Augment(rounds) => {
-            let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));
-            let plan = AugmentPlan { duration, seed, round: rounds.round };
+            let plan = rounds.plan(now);
             let run = |context: &Context, progress: &dyn Fn(&str)| augment(context, &plan, progress);
             let done = run_one(agent, args.patience, "augment", run);
             ("augment", plan.seed, done.map(|done| done.to_string()))
         }
         What::Pressure(rounds) => {
-            let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));
-            let plan = PressurePlan { duration, seed, round: rounds.round };
+            let plan = rounds.plan(now);
             let run = |context: &Context, progress: &dyn Fn(&str)| pressure(context, &plan, progress);
             let done = run_one(agent, args.patience, "pressure", run);
             ("pressure", plan.seed, done.map(|done| done.to_string()))

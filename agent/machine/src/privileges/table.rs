@@ -98,7 +98,10 @@ pub const START: &[(Capability, &str)] = &[
     (CapBpf, "load the kernel programs"),
     (CapPerfmon, "attach them to tracepoints, and in mode augment to a function"),
     (CapNetAdmin, "attach them to a cgroup's network hooks"),
-    (CapSysAdmin, "switch on the kernel's statistics of programs' run times"),
+    (
+        CapSysAdmin,
+        "switch on the kernel's statistics of programs' run times, and in mode augment have fanotify report writes to limits",
+    ),
     (CapSysResource, "raise its own limits (locked memory, open files)"),
     (CapSyslog, "see addresses in /proc/kallsyms"),
     (CapSetpcap, "give up capabilities for all programs that it starts"),

@@ -66,8 +66,9 @@ pub struct Deps {
     pub threshold: u64,
     /// Takes what was done or would have been.
     pub report: Box<dyn Fn(Report) + Send>,
-    /// Takes the writes to limits of cgroups since the last call, oldest first.
-    pub limit_writes: Box<dyn Fn() -> Vec<LimitWrite> + Send>,
+    /// Takes the writes to limits of cgroups since the last call, oldest first; `None` where they are not
+    /// seen.
+    pub limit_writes: Box<dyn Fn() -> Option<Vec<LimitWrite>> + Send>,
     /// `/proc`, or what stands for it.
     pub proc: PathBuf,
 }

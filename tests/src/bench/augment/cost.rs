@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::bench::node::{Side, cpu_time};
 use crate::bench::pods::CpuByThread;
-use crate::bench::{Bound, Figure, Run};
+use crate::bench::{Bench, Bound, Figure, Run};
 use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::node::NodeKind;
-use crate::fixture::{Agent, AgentOptions, Cluster};
+use crate::e2e::cluster::options::own_control_plane;
+use crate::fixture::{Agent, AgentOptions, Cluster, ClusterPrograms};
 use crate::harness::Failure;
 
 /// Default sizes, on a full and on a quick run.
@@ -28,11 +29,26 @@ const KINDS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Measures the kubelet with its pods, then both.
-///
-/// # Errors
-/// Something does not start, or the pods do not become ready.
-pub fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
+pub struct AugmentCost;
+
+impl Bench for AugmentCost {
+    fn name(&self) -> &'static str {
+        "augment-cost"
+    }
+
+    fn about(&self) -> &'static str {
+        "CPU time and memory of mode augment beside a kubelet with idle pods"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        ClusterPrograms::find_kubelet()?;
+        run.progress("starting a control plane and the kubelet");
+        let control_plane = own_control_plane(run.context, None, false)?;
+        measure(run, control_plane.cluster())
+    }
+}
+
+fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     let usual = usize::from(run.quick);
     let pods = run.sizes.pods.unwrap_or(PODS[usual]);
     let time = Duration::from_secs(run.sizes.idle.unwrap_or(SECONDS[usual]));
@@ -47,7 +63,7 @@ pub fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure>
     std::thread::sleep(time);
     let alone = (cpu_time(kubelet)? - before).as_secs_f64() / minutes;
     let figure = |what: &str, unit, value, bound| {
-        Figure::one("augment", format!("{what}, {pods} idle pods"), unit, value, bound)
+        Figure::one("augment-cost", format!("{what}, {pods} idle pods"), unit, value, bound)
     };
     let mut figures = vec![figure("CPU time of the kubelet alone", "s/min", alone, Bound::NONE)];
     for (kind, section) in KINDS {

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bound, Figure, Run};
+use crate::bench::{Bench, Bound, Figure, Run};
 use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::fixture::{ClusterFixture, container_id};
 use crate::e2e::cluster::manifest::{WAIT, pod};
 use crate::e2e::cluster::node::NodeKind;
-use crate::e2e::cluster::options::{NodeOptions, Prepared};
+use crate::e2e::cluster::options::{NodeOptions, Prepared, own_control_plane};
 use crate::e2e::pressure::fixture::metric;
 use crate::e2e::support::{MIB, die_of_memory, eventually, kill_victims};
 use crate::ensure;
-use crate::fixture::{Agent, AgentOptions, Api, Cluster, Group, Watch};
+use crate::fixture::{Agent, AgentOptions, Api, Cluster, ClusterPrograms, Group, Watch};
 use crate::harness::Failure;
 
 /// Pods, and kills in each, with an Event each: below the 25 that an object has at once.
@@ -32,11 +32,26 @@ const SETTLED: u64 = 3;
 const EVENT_P99_MS: f64 = 1000.0;
 const REQUESTS: f64 = 26.0;
 
-/// Measures both.
-///
-/// # Errors
-/// Something does not start, or an Event does not come.
-pub fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
+pub struct AugmentEvents;
+
+impl Bench for AugmentEvents {
+    fn name(&self) -> &'static str {
+        "augment-events"
+    }
+
+    fn about(&self) -> &'static str {
+        "Events of killed children in mode augment, and ten thousand kills"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        ClusterPrograms::find_kubelet()?;
+        run.progress("starting a control plane and the kubelet");
+        let control_plane = own_control_plane(run.context, None, false)?;
+        measure(run, control_plane.cluster())
+    }
+}
+
+fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     let usual = usize::from(run.quick);
     let options = NodeOptions { kind: Some(NodeKind::Kubelet), ..NodeOptions::default() };
     let fixture = Prepared::of(run.context, cluster.clone(), None).start(options)?;
@@ -74,11 +89,11 @@ pub fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure>
     fixture.finish()?;
     let storm = |what: &str, unit, value, bound| {
         let what = format!("{what}, {} kills in a pod", STORM[usual]);
-        Figure::one("augment", what, unit, value, bound)
+        Figure::one("augment-events", what, unit, value, bound)
     };
     Ok(vec![
         Figure::of(
-            "augment",
+            "augment-events",
             "child dead of memory to its Event at the API server".to_owned(),
             "ms",
             &delays,

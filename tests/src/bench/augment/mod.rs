@@ -4,7 +4,7 @@
 //! A kubelet before 1.22 keeps its own view of a pod's phase, so that the pod is deleted there; with a later
 //! one its status becomes Failed. "Known to the API" is whichever comes first.
 //!
-//! [`kills`] measures Events of killed children, [`cost`] both with many pods that do nothing.
+//! Benches of their own are [`kills`], of Events of killed children, and [`cost`], of many pods that do nothing.
 
 mod cost;
 mod fixture;
@@ -18,6 +18,9 @@ use crate::fixture::ClusterPrograms;
 use crate::harness::Failure;
 use fixture::Beside;
 use round::Round;
+
+pub use cost::AugmentCost;
+pub use kills::AugmentEvents;
 
 pub struct Augment;
 
@@ -33,7 +36,7 @@ impl Bench for Augment {
     }
 
     fn about(&self) -> &'static str {
-        "eviction, Events of kills and idle cost in mode augment beside the real kubelet, and by the kubelet alone"
+        "eviction in mode augment beside the real kubelet, and by the kubelet alone"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
@@ -55,8 +58,6 @@ impl Bench for Augment {
         for (kind, sum) in [Kind::Augment, Kind::Kubelet].into_iter().zip(&sums) {
             figures.extend(of_all(kind, sum));
         }
-        figures.extend(kills::measure(run, control_plane.cluster())?);
-        figures.extend(cost::measure(run, control_plane.cluster())?);
         Ok(figures)
     }
 }

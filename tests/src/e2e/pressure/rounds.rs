@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{Capability, Context, Failure, REPORTED, Test};
-use crate::soak::{PressurePlan, pressure};
+use crate::soak::{SeededRounds, pressure};
 
 pub const TESTS: &[Test] = &[
     Test::new("eviction_random_rounds", rounds).timeout(400).needs(NEEDS),
@@ -26,7 +26,7 @@ const HUNG: u64 = 782_780_504;
 
 /// Whatever becomes short while something fails, the pod is evicted that the kernel's own figures name.
 fn rounds(context: &Context) -> Result<(), Failure> {
-    let plan = PressurePlan { duration: TIME, seed: u64::from(context.runner()), round: None };
+    let plan = SeededRounds { duration: TIME, seed: u64::from(context.runner()), round: None };
     let summary = pressure(context, &plan, |text| println!("{text}"))?;
     println!("{REPORTED}seed {}: {summary}", plan.seed);
     Ok(())
@@ -37,7 +37,7 @@ fn hung(context: &Context) -> Result<(), Failure> {
     if !std::path::Path::new("/dev/fuse").exists() {
         return Err(Failure::Skip("no /dev/fuse".into()));
     }
-    let plan = PressurePlan { duration: TIME, seed: 0, round: Some(HUNG) };
+    let plan = SeededRounds { duration: TIME, seed: 0, round: Some(HUNG) };
     let summary = pressure(context, &plan, |text| println!("{text}"))?;
     println!("{REPORTED}{summary}");
     Ok(())

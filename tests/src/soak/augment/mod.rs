@@ -17,31 +17,21 @@ mod round;
 mod values;
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use crate::e2e::hierarchy::pods::Dice;
 use crate::ensure;
 use crate::fixture::ClusterPrograms;
 use crate::harness::{Context, Failure};
+use crate::soak::seeded::{Counts, Rounds, SeededRounds};
 use baseline::Baseline;
 use kinds::KINDS;
 use node::Node;
 use plan::RoundPlan;
-pub use round::Counts;
-
-/// How long to run, and the seed of the random choices.
-#[derive(Debug, Clone, Copy)]
-pub struct AugmentPlan {
-    pub duration: Duration,
-    pub seed: u64,
-    /// Only the round with this seed.
-    pub round: Option<u64>,
-}
 
 /// What was done.
 #[derive(Debug, Default, Clone)]
 pub struct AugmentSummary {
-    pub rounds: u64,
+    pub rounds: usize,
     pub counts: Counts,
     pub pods: usize,
     pub agents: u64,
@@ -68,11 +58,10 @@ impl fmt::Display for AugmentSummary {
 /// A requirement is violated, or a step fails; the text has the seed of the round.
 pub fn augment(
     context: &Context,
-    plan: &AugmentPlan,
+    plan: &SeededRounds,
     progress: impl Fn(&str),
 ) -> Result<AugmentSummary, Failure> {
     ClusterPrograms::find_kubelet()?;
-    progress(&format!("{} s, --seed {}", plan.duration.as_secs(), plan.seed));
     progress("starting a control plane and the kubelet");
     let mut node = Node::new(context)?;
     for kind in 0..KINDS {
@@ -81,40 +70,43 @@ pub fn augment(
     progress("reading the settings of its pods without nodewarden");
     let baseline = Baseline::read(context, &mut node)?;
     node.start_agent()?;
-    let begun = Instant::now();
-    let mut dice = Dice::new(plan.seed);
-    let mut summary = AugmentSummary::default();
-    while summary.rounds == 0 || plan.round.is_none() && begun.elapsed() < plan.duration {
-        let own = RoundPlan::seed(&mut dice, summary.rounds);
-        let round = RoundPlan::of(plan.round.unwrap_or(own));
-        summary.rounds += 1;
-        let before = begun.elapsed();
-        let done = round::run(context, &mut node, &round, &baseline);
-        let heading = format!(
-            "{:4} s round {:3} (--round {:9}) {:24}",
-            begun.elapsed().as_secs(),
-            summary.rounds,
-            round.seed,
-            round.fault.to_string()
-        );
-        match done {
-            Ok(counts) => {
-                summary.counts += counts;
-                let took = (begun.elapsed() - before).as_secs();
-                progress(&format!("{heading} {took:3} s: {counts}"));
-            }
-            Err(failure) => {
-                progress(&format!("{heading} FAILED: {failure}"));
-                return Err(Failure::Unexpected(format!(
-                    "round {} (--round {}): {failure}",
-                    summary.rounds, round.seed
-                )));
-            }
-        }
-    }
-    (summary.pods, summary.agents) = (node.pods_seen.len(), node.agents);
-    (summary.written, summary.reloads) = (node.written.len(), node.reloads());
+    let mut rounds = AugmentRounds { context, node, baseline };
+    let done = plan.run(&mut rounds, progress)?;
+    let node = rounds.node;
+    let summary = AugmentSummary {
+        rounds: done.len(),
+        counts: done.into_iter().sum(),
+        pods: node.pods_seen.len(),
+        agents: node.agents,
+        written: node.written.len(),
+        reloads: node.reloads(),
+    };
     ensure!(summary.written > 0, "the record of writes has none of the agent");
     node.finish()?;
     Ok(summary)
+}
+
+struct AugmentRounds<'c> {
+    context: &'c Context,
+    node: Node<'c>,
+    baseline: Baseline,
+}
+
+impl Rounds for AugmentRounds<'_> {
+    type Plan = RoundPlan;
+    type Done = Counts;
+
+    fn seed(dice: &mut Dice, number: u64) -> u64 {
+        RoundPlan::seed(dice, number)
+    }
+
+    fn plan(&self, seed: u64) -> (RoundPlan, String) {
+        let plan = RoundPlan::of(seed);
+        let title = plan.fault.to_string();
+        (plan, title)
+    }
+
+    fn run(&mut self, plan: &RoundPlan) -> Result<Counts, Failure> {
+        round::run(self.context, &mut self.node, plan, &self.baseline)
+    }
 }

@@ -1,8 +1,6 @@
 //! One round: Deployments change while agent or kubelet are killed; then no setting of the kubelet may have
 //! changed, and after the agent's end none at all.
 
-use std::fmt;
-use std::ops::AddAssign;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -17,6 +15,7 @@ use crate::e2e::cluster::fixture::condition;
 use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::harness::{Context, Failure};
+use crate::soak::seeded::Counts;
 
 /// How long a round's changes may take until everything is as it should be, in seconds.
 const SETTLES: u64 = 120;
@@ -24,49 +23,6 @@ const SETTLES: u64 = 120;
 const WRITTEN: u64 = 30;
 /// What the record of writes needs to be complete.
 const RECORDED: Duration = Duration::from_millis(500);
-
-/// How often what was done.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Counts {
-    pub scaled: u64,
-    pub rolled: u64,
-    pub deleted: u64,
-    pub evicted: u64,
-    pub jobs: u64,
-    pub agent_kills: u64,
-    pub agent_ends: u64,
-    pub undone: u64,
-    pub kubelet_kills: u64,
-    pub kubelet_ends: u64,
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.scaled += other.scaled;
-        self.rolled += other.rolled;
-        self.deleted += other.deleted;
-        self.evicted += other.evicted;
-        self.jobs += other.jobs;
-        self.agent_kills += other.agent_kills;
-        self.agent_ends += other.agent_ends;
-        self.undone += other.undone;
-        self.kubelet_kills += other.kubelet_kills;
-        self.kubelet_ends += other.kubelet_ends;
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scaled, rolled, deleted, evicted, jobs, .. } = self;
-        let Self { agent_kills, agent_ends, undone, kubelet_kills, kubelet_ends, .. } = self;
-        write!(
-            f,
-            "Deployments scaled {scaled}, rolled {rolled}; pods deleted {deleted}, evicted {evicted}; jobs {jobs}; \
-             agent killed {agent_kills}, of that undone {undone}, ended {agent_ends}; kubelet killed \
-             {kubelet_kills}, ended {kubelet_ends}"
-        )
-    }
-}
 
 /// Runs one round with the agent running before and after it.
 ///
@@ -87,28 +43,28 @@ pub fn run(
         }
         match step.change {
             Change::Scale { app, replicas } => {
-                counts.scaled += 1;
+                counts.one("Deployments scaled");
                 node.scale(app, replicas)?;
             }
             Change::Roll { app } => {
-                counts.rolled += 1;
+                counts.one("Deployments rolled");
                 node.roll(app)?;
             }
             Change::DeletePod { app, pod } => {
                 if let Some(name) = nth_pod(node, app, pod)? {
-                    counts.deleted += 1;
+                    counts.one("pods deleted");
                     node.delete_pod(&name)?;
                 }
             }
             Change::EvictPod { app, pod } => {
                 if let Some(name) = nth_pod(node, app, pod)? {
-                    counts.evicted += 1;
+                    counts.one("pods evicted");
                     node.evict_pod(&name)?;
                 }
             }
             Change::Job { seconds } => {
                 let name = format!("job-{}-{number}", plan.seed);
-                counts.jobs += 1;
+                counts.one("jobs");
                 node.create_job(&name, seconds)?;
                 jobs.push(name);
             }
@@ -118,12 +74,12 @@ pub fn run(
     let pods = settle(context, node)?;
     compare_beside(context, node, &pods, baseline)?;
     if plan.ends_by_undo {
-        counts.agent_kills += 1;
-        counts.undone += 1;
+        counts.one("kills of the agent");
+        counts.one("undone");
         node.end_agent(Signal::SIGKILL)?;
         node.undo()?;
     } else {
-        counts.agent_ends += 1;
+        counts.one("ends of the agent");
         node.end_agent(Signal::SIGTERM)?;
     }
     let mut left = baseline.differences(node, &pods, false)?;
@@ -153,11 +109,11 @@ fn strike(
     let kubelet = matches!(plan.fault, Fault::KubeletRestarted | Fault::KubeletKilled | Fault::BothKilled);
     match plan.fault {
         Fault::AgentKilled | Fault::BothKilled => {
-            counts.agent_kills += 1;
+            counts.one("kills of the agent");
             node.end_agent(Signal::SIGKILL)?;
         }
         Fault::AgentRestarted => {
-            counts.agent_ends += 1;
+            counts.one("ends of the agent");
             node.end_agent(Signal::SIGTERM)?;
         }
         Fault::KubeletRestarted | Fault::KubeletKilled => {}
@@ -165,8 +121,8 @@ fn strike(
     if kubelet {
         let signal = if plan.fault == Fault::KubeletRestarted { Signal::SIGTERM } else { Signal::SIGKILL };
         match signal {
-            Signal::SIGTERM => counts.kubelet_ends += 1,
-            _ => counts.kubelet_kills += 1,
+            Signal::SIGTERM => counts.one("ends of the kubelet"),
+            _ => counts.one("kills of the kubelet"),
         }
         node.fixture.runs_by_mut().end_kubelet(signal)?;
         std::thread::sleep(away);

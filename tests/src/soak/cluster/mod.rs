@@ -10,28 +10,18 @@ mod plan;
 mod round;
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use crate::e2e::hierarchy::pods::Dice;
 use crate::e2e::support::MIB;
 use crate::harness::{Context, Failure};
+use crate::soak::seeded::{Counts, Rounds, SeededRounds};
 use node::{MEMORY_MIB, Node};
 use plan::RoundPlan;
-pub use round::Counts;
-
-/// How long to run, and the seed of the random choices.
-#[derive(Debug, Clone, Copy)]
-pub struct ClusterPlan {
-    pub duration: Duration,
-    pub seed: u64,
-    /// Only the round with this seed.
-    pub round: Option<u64>,
-}
 
 /// What was done.
 #[derive(Debug, Default, Clone)]
 pub struct ClusterSummary {
-    pub rounds: u64,
+    pub rounds: usize,
     pub counts: Counts,
     /// Pods that there ever were, and changes of them that were read.
     pub pods: usize,
@@ -64,45 +54,45 @@ impl fmt::Display for ClusterSummary {
 /// A requirement is violated, or a step fails; the text has the seed of the round.
 pub fn cluster(
     context: &Context,
-    plan: &ClusterPlan,
+    plan: &SeededRounds,
     progress: impl Fn(&str),
 ) -> Result<ClusterSummary, Failure> {
-    progress(&format!("{} s, --seed {}", plan.duration.as_secs(), plan.seed));
     progress("starting a control plane and a node");
-    let mut node = Node::new(context)?;
-    let begun = Instant::now();
-    let mut dice = Dice::new(plan.seed);
-    let mut summary = ClusterSummary::default();
-    while summary.rounds == 0 || plan.round.is_none() && begun.elapsed() < plan.duration {
-        let own = RoundPlan::seed(&mut dice, summary.rounds);
-        let round = RoundPlan::of(plan.round.unwrap_or(own));
-        summary.rounds += 1;
-        let before = begun.elapsed();
-        let done = round::run(context, &mut node, &round);
-        let heading = format!(
-            "{:4} s round {:3} (--round {:9}) {:27}",
-            begun.elapsed().as_secs(),
-            summary.rounds,
-            round.seed,
-            round.fault.to_string()
-        );
-        match done {
-            Ok(counts) => {
-                summary.counts += counts;
-                let took = (begun.elapsed() - before).as_secs();
-                progress(&format!("{heading} {took:3} s: {counts}"));
-            }
-            Err(failure) => {
-                progress(&format!("{heading} FAILED: {failure}"));
-                return Err(Failure::Unexpected(format!(
-                    "round {} (--round {}): {failure}",
-                    summary.rounds, round.seed
-                )));
-            }
-        }
-    }
-    (summary.peak, summary.agents) = (node.peak, node.agents);
-    (summary.pods, summary.changes) = (node.history.pods(), node.history.changes);
+    let mut rounds = ClusterRounds { context, node: Node::new(context)? };
+    let done = plan.run(&mut rounds, progress)?;
+    let node = rounds.node;
+    let summary = ClusterSummary {
+        rounds: done.len(),
+        counts: done.into_iter().sum(),
+        pods: node.history.pods(),
+        changes: node.history.changes,
+        peak: node.peak,
+        agents: node.agents,
+    };
     node.finish()?;
     Ok(summary)
+}
+
+struct ClusterRounds<'c> {
+    context: &'c Context,
+    node: Node<'c>,
+}
+
+impl Rounds for ClusterRounds<'_> {
+    type Plan = RoundPlan;
+    type Done = Counts;
+
+    fn seed(dice: &mut Dice, number: u64) -> u64 {
+        RoundPlan::seed(dice, number)
+    }
+
+    fn plan(&self, seed: u64) -> (RoundPlan, String) {
+        let plan = RoundPlan::of(seed);
+        let title = plan.fault.to_string();
+        (plan, title)
+    }
+
+    fn run(&mut self, plan: &RoundPlan) -> Result<Counts, Failure> {
+        round::run(self.context, &mut self.node, plan)
+    }
 }

@@ -2,9 +2,7 @@
 //! the round's objects are removed.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
-use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,6 +15,7 @@ use crate::e2e::cluster::fixture::condition;
 use crate::e2e::support::{MIB, eventually};
 use crate::ensure;
 use crate::harness::{Context, Failure};
+use crate::soak::seeded::Counts;
 
 /// How long a round's objects may take until they are as they should be.
 const SETTLES_S: u64 = 150;
@@ -24,59 +23,6 @@ const SETTLES_S: u64 = 150;
 /// Controllers of 1.20.2 were seen to miss changes then: a ReplicaSet stays whose Deployment was deleted, and
 /// one that misses the result of its own change waits for 5 minutes (ExpectationsTimeout).
 const RESTART_CONTROLLERS_S: u64 = 60;
-
-/// How often what was done.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Counts {
-    pub scaled: u64,
-    pub rolled: u64,
-    pub replaced: u64,
-    pub deleted: u64,
-    pub evicted: u64,
-    pub configs: u64,
-    pub jobs: u64,
-    pub restarts: u64,
-    pub agent_kills: u64,
-    pub runtime_kills: u64,
-    pub api_server_kills: u64,
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.scaled += other.scaled;
-        self.rolled += other.rolled;
-        self.replaced += other.replaced;
-        self.deleted += other.deleted;
-        self.evicted += other.evicted;
-        self.configs += other.configs;
-        self.jobs += other.jobs;
-        self.restarts += other.restarts;
-        self.agent_kills += other.agent_kills;
-        self.runtime_kills += other.runtime_kills;
-        self.api_server_kills += other.api_server_kills;
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Deployments scaled {}, rolled {}, replaced {}; pods deleted {}, evicted {}; config map changed {}; jobs {}; \
-             restarts by probes {}; kills of agent {}, runtime {}, API server {}",
-            self.scaled,
-            self.rolled,
-            self.replaced,
-            self.deleted,
-            self.evicted,
-            self.configs,
-            self.jobs,
-            self.restarts,
-            self.agent_kills,
-            self.runtime_kills,
-            self.api_server_kills
-        )
-    }
-}
 
 /// A Deployment as it should be in the end.
 struct Wanted {
@@ -107,7 +53,7 @@ pub fn run(context: &Context, node: &mut Node<'_>, plan: &RoundPlan) -> Result<C
     }
     for (number, job) in plan.jobs.iter().enumerate() {
         node.create_job(&format!("job-{number}"), *job)?;
-        counts.jobs += 1;
+        counts.one("jobs");
     }
     let mut away: Option<Instant> = None;
     for (number, step) in plan.steps.iter().enumerate() {
@@ -145,7 +91,7 @@ pub fn run(context: &Context, node: &mut Node<'_>, plan: &RoundPlan) -> Result<C
         unready == 0 || plan.fault.stops_api_server(),
         "the node controller took the node for gone while the API server ran, and set pods to not ready {unready} times"
     );
-    counts.restarts = restarts(node).saturating_sub(restarts_before);
+    counts.add("restarts by probes", restarts(node).saturating_sub(restarts_before));
     Ok(counts)
 }
 
@@ -171,9 +117,10 @@ fn begin(
         }
     }
     let of = |fault: &[Fault]| u64::from(fault.contains(&plan.fault));
-    counts.agent_kills += of(&[Fault::Agent, Fault::AgentWithoutApiServer, Fault::AgentWithoutRuntime]);
-    counts.runtime_kills += of(&[Fault::Runtime, Fault::AgentWithoutRuntime]);
-    counts.api_server_kills += of(&[Fault::ApiServer, Fault::AgentWithoutApiServer]);
+    let of_agent = [Fault::Agent, Fault::AgentWithoutApiServer, Fault::AgentWithoutRuntime];
+    counts.add("kills of the agent", of(&of_agent));
+    counts.add("kills of the runtime", of(&[Fault::Runtime, Fault::AgentWithoutRuntime]));
+    counts.add("kills of the API server", of(&[Fault::ApiServer, Fault::AgentWithoutApiServer]));
     match plan.fault {
         // Without it nothing can be changed.
         Fault::ApiServer => {
@@ -215,36 +162,36 @@ fn change(
     match change {
         Change::Scale { app, replicas } => {
             apps[app].app.replicas = replicas;
-            counts.scaled += 1;
+            counts.one("Deployments scaled");
             node.scale(&apps[app].name, replicas)
         }
         Change::Roll { app } => {
-            counts.rolled += 1;
+            counts.one("Deployments rolled");
             apps[app].version = node.roll(&apps[app].name, apps[app].app)?;
             Ok(())
         }
         Change::Replace { app } => {
-            counts.replaced += 1;
+            counts.one("Deployments replaced");
             node.delete("apis/apps/v1", "deployments", &apps[app].name)?;
             apps[app].version = node.create_app(&apps[app].name, apps[app].app)?;
             Ok(())
         }
         Change::DeletePod { app, pod } => match nth_pod(node, &apps[app].name, pod)? {
             Some(name) => {
-                counts.deleted += 1;
+                counts.one("pods deleted");
                 node.delete_pod(&name)
             }
             None => Ok(()),
         },
         Change::EvictPod { app, pod } => match nth_pod(node, &apps[app].name, pod)? {
             Some(name) => {
-                counts.evicted += 1;
+                counts.one("pods evicted");
                 node.evict_pod(&name)
             }
             None => Ok(()),
         },
         Change::SetConfig { value: new } => {
-            counts.configs += 1;
+            counts.one("config maps changed");
             *value = new;
             node.set_config(new)
         }

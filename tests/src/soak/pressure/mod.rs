@@ -11,32 +11,25 @@ mod victim;
 mod watch;
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::e2e::hierarchy::pods::Dice;
 use crate::e2e::support::MIB;
 use crate::harness::{Context, Failure, OWN_MACHINE};
+use crate::soak::seeded::{Rounds, SeededRounds};
 use node::{MEMORY_MIB, Node};
 use plan::RoundPlan;
-
-/// How long to run, and the seed of the random choices.
-#[derive(Debug, Clone, Copy)]
-pub struct PressurePlan {
-    pub duration: Duration,
-    pub seed: u64,
-    /// Only the round with this seed.
-    pub round: Option<u64>,
-}
+use round::Done;
 
 /// What was done.
 #[derive(Debug, Default, Clone)]
 pub struct PressureSummary {
-    pub rounds: u64,
+    pub rounds: usize,
     /// Rounds in which the kernel's figures did not name one pod alone; that it was one of them is still
     /// checked.
-    pub ambiguous: u64,
+    pub ambiguous: usize,
     /// Rounds without an eviction, because no pod's growth had a certain victim.
-    pub skipped: u64,
+    pub skipped: usize,
     /// Number of answers of the agent, and the slowest of `/healthz` and of the API.
     pub answers: u64,
     pub slowest: [Duration; 2],
@@ -76,51 +69,57 @@ impl fmt::Display for PressureSummary {
 /// A requirement is violated, or a step fails; the text has the seed of the round.
 pub fn pressure(
     context: &Context,
-    plan: &PressurePlan,
+    plan: &SeededRounds,
     progress: impl Fn(&str),
 ) -> Result<PressureSummary, Failure> {
-    progress(&format!("{} s, --seed {}", plan.duration.as_secs(), plan.seed));
     let own_clock = std::env::var_os(OWN_MACHINE).is_some();
     if !own_clock {
         progress("the clock is not set: this machine is not the soak's own");
     }
-    let mut node = Node::new(context)?;
+    let node = Node::new(context)?;
     progress(&node.disks());
-    let begun = Instant::now();
-    let mut dice = Dice::new(plan.seed);
-    let mut summary = PressureSummary::default();
-    let mut number = 0;
-    while number == 0 || plan.round.is_none() && begun.elapsed() < plan.duration {
-        number += 1;
-        let round = RoundPlan::of(plan.round.unwrap_or_else(|| dice.roll(1 << 30)), own_clock);
-        let done = round::run(context, &mut node, &round);
-        let seconds = begun.elapsed().as_secs();
-        let heading = format!(
-            "{seconds:4} s round {number:3} (--round {:10}) {:13} {:17}",
-            round.seed,
-            round.pressure.to_string(),
-            round.disturbance.to_string()
-        );
-        match done {
-            Ok(done) => {
-                summary.rounds += u64::from(done.took.is_some());
-                summary.skipped += u64::from(done.took.is_none());
-                summary.ambiguous += u64::from(done.expected.len() > 1);
-                summary.slowest_eviction = summary.slowest_eviction.max(done.took.unwrap_or_default());
-                progress(&format!("{heading} {done}"));
-            }
-            Err(failure) => {
-                progress(&format!("{heading} FAILED: {failure}"));
-                return Err(Failure::Unexpected(format!(
-                    "round {number} (--round {}): {failure}",
-                    round.seed
-                )));
-            }
-        }
-    }
+    let mut rounds = PressureRounds { context, node, own_clock };
+    let done = plan.run(&mut rounds, progress)?;
+    let node = rounds.node;
     let seen = node.watch.seen();
-    (summary.answers, summary.slowest, summary.overloaded) = (seen.answers, seen.slowest, seen.overloaded);
-    (summary.peak, summary.agents) = (node.peak, node.agents);
+    let evicted = done.iter().filter(|done| done.took.is_some()).count();
+    let summary = PressureSummary {
+        rounds: evicted,
+        ambiguous: done.iter().filter(|done| done.expected.len() > 1).count(),
+        skipped: done.len() - evicted,
+        answers: seen.answers,
+        slowest: seen.slowest,
+        overloaded: seen.overloaded,
+        slowest_eviction: done.iter().filter_map(|done| done.took).max().unwrap_or_default(),
+        peak: node.peak,
+        agents: node.agents,
+    };
     node.finish()?;
     Ok(summary)
+}
+
+struct PressureRounds<'c> {
+    context: &'c Context,
+    node: Node<'c>,
+    /// Whether the clock may be set.
+    own_clock: bool,
+}
+
+impl Rounds for PressureRounds<'_> {
+    type Plan = RoundPlan;
+    type Done = Done;
+
+    fn seed(dice: &mut Dice, _number: u64) -> u64 {
+        dice.roll(1 << 30)
+    }
+
+    fn plan(&self, seed: u64) -> (RoundPlan, String) {
+        let plan = RoundPlan::of(seed, self.own_clock);
+        let title = format!("{:13} {:17}", plan.pressure.to_string(), plan.disturbance.to_string());
+        (plan, title)
+    }
+
+    fn run(&mut self, plan: &RoundPlan) -> Result<Done, Failure> {
+        round::run(self.context, &mut self.node, plan)
+    }
 }

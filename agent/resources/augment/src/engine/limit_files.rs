@@ -39,6 +39,12 @@ struct Known {
 }
 
 impl LimitFiles {
+    /// Whether the last reading had the limits of all of these.
+    pub fn has(&self, pods: &[SeenPod]) -> bool {
+        let containers = |seen: &SeenPod| seen.containers.iter().all(|own| self.0.contains_key(&own.cgroup));
+        pods.iter().all(|seen| self.0.contains_key(&seen.cgroup) && containers(seen))
+    }
+
     /// The limits of the pods and their containers now. A cgroup that was made again under the same path since
     /// the last reading is only noticed if its limits differ.
     pub fn read(&mut self, layout: &Layout, pods: &[SeenPod]) -> Vec<Limit> {

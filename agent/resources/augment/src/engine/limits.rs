@@ -1,6 +1,7 @@
 //! Limits that changed although the pod's spec did not, and who wrote them: pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nodewarden_machine::page::page_bytes;
 use nodewarden_model::{LimitWrite, Writer};
@@ -58,9 +59,14 @@ impl Changed {
     }
 }
 
+/// How often limits are read although no write was seen: a record of one may be lost.
+const UNSEEN: Duration = Duration::from_secs(60);
+
 /// The limits as they were read last.
 #[derive(Debug, Clone, Default)]
 pub struct LimitWatch {
+    /// When they were.
+    read: Option<Duration>,
     known: BTreeMap<(String, &'static str), Limit>,
     /// The writes that were seen before the last reading, oldest first: one of them may have come just after
     /// it.
@@ -68,10 +74,20 @@ pub struct LimitWatch {
 }
 
 impl LimitWatch {
-    /// Takes a reading of all limits; returns those that changed without the spec. A kubelet that resizes a
-    /// pod sets what the spec says, which may be long after the spec was changed. `writes`: those since the
-    /// last call, oldest first.
-    pub fn update(&mut self, now: Vec<Limit>, writes: Vec<LimitWrite>) -> Vec<Changed> {
+    /// Whether a reading of all limits is needed at this moment. `writes`: those since the last reading; `None`
+    /// where they are not seen.
+    pub fn is_due(&self, now: Duration, writes: Option<&[LimitWrite]>) -> bool {
+        let is_late = self.read.is_none_or(|read| now.saturating_sub(read) >= UNSEEN);
+        // Of a cgroup that was new a reading is needed from which changes count.
+        let is_settling = || self.known.values().any(|limit| limit.is_new);
+        writes.is_none_or(|writes| !writes.is_empty()) || is_late || is_settling()
+    }
+
+    /// Takes a reading of all limits at this moment; returns those that changed without the spec. A kubelet that
+    /// resizes a pod sets what the spec says, which may be long after the spec was changed. `writes`: those since
+    /// the last call, oldest first.
+    pub fn update(&mut self, at: Duration, now: Vec<Limit>, writes: Vec<LimitWrite>) -> Vec<Changed> {
+        self.read = Some(at);
         let recent: Vec<LimitWrite> = std::mem::replace(&mut self.writes, writes.clone());
         let recent = || recent.iter().chain(&writes);
         let before = std::mem::take(&mut self.known);
@@ -108,6 +124,8 @@ fn is_drift(before: &Limit, now: &Limit) -> bool {
 mod tests {
     use super::*;
 
+    const NOW: Duration = Duration::ZERO;
+
     fn limit(value: Option<u64>) -> Limit {
         Limit {
             cgroup: "/kubepods/podu/c".into(),
@@ -126,8 +144,8 @@ mod tests {
     fn only_what_neither_the_spec_nor_a_new_cgroup_explains_is_a_change_by_others() {
         let of = |before: Limit, now: Limit| {
             let mut watch = LimitWatch::default();
-            assert_eq!(watch.update(vec![before], Vec::new()), []);
-            watch.update(vec![now], Vec::new()).len()
+            assert_eq!(watch.update(NOW, vec![before], Vec::new()), []);
+            watch.update(NOW, vec![now], Vec::new()).len()
         };
         let own = || limit(Some(100));
         assert_eq!(of(own(), own()), 0);
@@ -141,13 +159,33 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_read_after_a_write_when_a_cgroup_is_new_and_each_minute() {
+        let at = Duration::from_secs;
+        let own = || write(7, "memory.max", "8192", 1);
+        let mut watch = LimitWatch::default();
+        assert!(watch.is_due(at(0), Some(&[])), "they were never read");
+        watch.update(at(0), vec![Limit { is_new: true, ..limit(None) }], Vec::new());
+        assert!(watch.is_due(at(5), Some(&[])), "a cgroup is new");
+        watch.update(at(5), vec![limit(None)], Vec::new());
+        for (time, writes, expected) in [
+            (10, Some(Vec::new()), false),
+            (10, Some(vec![own()]), true),
+            (10, None, true),
+            (64, Some(Vec::new()), false),
+            (65, Some(Vec::new()), true),
+        ] {
+            assert_eq!(watch.is_due(at(time), writes.as_deref()), expected, "{time} {writes:?}");
+        }
+    }
+
+    #[test]
     fn a_change_is_reported_once_and_back_again_is_none() {
         let mut watch = LimitWatch::default();
         let counts: Vec<usize> = [Some(100), Some(200), Some(200), Some(100), None]
-            .map(|value| watch.update(vec![limit(value)], Vec::new()).len())
+            .map(|value| watch.update(NOW, vec![limit(value)], Vec::new()).len())
             .to_vec();
         assert_eq!(counts, [0, 1, 0, 0, 1]);
-        assert_eq!(watch.update(Vec::new(), Vec::new()), []);
+        assert_eq!(watch.update(NOW, Vec::new(), Vec::new()), []);
     }
 
     fn write(cgroup: u64, file: &'static str, text: &str, pid: u32) -> LimitWrite {
@@ -159,8 +197,8 @@ mod tests {
     fn the_last_one_who_wrote_the_value_is_the_writer() {
         let pid = |earlier: Vec<LimitWrite>, later: Vec<LimitWrite>| {
             let mut watch = LimitWatch::default();
-            watch.update(vec![limit(Some(100))], earlier);
-            let changed = watch.update(vec![limit(Some(8192))], later);
+            watch.update(NOW, vec![limit(Some(100))], earlier);
+            let changed = watch.update(NOW, vec![limit(Some(8192))], later);
             changed[0].writer.as_ref().map(|writer| writer.pid)
         };
         let right = |pid| write(7, "memory.max", "8192", pid);
@@ -181,9 +219,9 @@ mod tests {
     #[test]
     fn writes_before_the_reading_before_are_forgotten() {
         let mut watch = LimitWatch::default();
-        watch.update(vec![limit(Some(100))], vec![write(7, "memory.max", "8192", 1)]);
-        watch.update(vec![limit(Some(100))], Vec::new());
-        assert_eq!(watch.update(vec![limit(Some(8192))], Vec::new())[0].writer, None);
+        watch.update(NOW, vec![limit(Some(100))], vec![write(7, "memory.max", "8192", 1)]);
+        watch.update(NOW, vec![limit(Some(100))], Vec::new());
+        assert_eq!(watch.update(NOW, vec![limit(Some(8192))], Vec::new())[0].writer, None);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Rounds {
         if is_due {
             self.slow = Some((now, cgroups));
             self.seldom = self.wanted_seldom(&pods, &policies);
-            self.watch_limits(&pods);
+            self.watch_limits(now, &pods);
             self.ledger.forget_gone();
         }
         let often = self.wanted_of_memory(now, &pods, &policies);
@@ -186,14 +186,19 @@ impl Rounds {
         self.memory.update(now, available, bounds, &read)
     }
 
-    fn watch_limits(&mut self, pods: &[SeenPod]) {
+    fn watch_limits(&mut self, now: Duration, pods: &[SeenPod]) {
         if self.deps.settings.events == Enforcement::Off {
+            return;
+        }
+        let writes = (self.deps.limit_writes)();
+        if self.limit_files.has(pods) && !self.limits.is_due(now, writes.as_deref()) {
             return;
         }
         // In this order: a value that was read has been written before the writes are taken.
         let limits = self.limit_files.read(&self.deps.layout, pods);
-        let writes = (self.deps.limit_writes)();
-        for changed in self.limits.update(limits, writes) {
+        let later = (self.deps.limit_writes)();
+        let writes = writes.into_iter().chain(later).flatten().collect();
+        for changed in self.limits.update(now, limits, writes) {
             let message = changed.message();
             let (pod, container) = (changed.now.pod, changed.now.container);
             (self.deps.report)(Report { pod, container, reason: reason::LIMIT, message });

@@ -66,9 +66,11 @@ fn what_has_gone_has_no_limits() {
     let Some(tree) = TestTree::make("no-limits") else { return };
     let mut files = LimitFiles::default();
     let pods = [seen(&tree, &pod("1"), Duration::ZERO)];
+    assert!(!files.has(&pods));
     let with_container = files.read(&tree.layout, &pods).len();
+    assert!(files.has(&pods) && files.has(&[]));
     tree.remove("pod/web");
     assert_eq!(files.read(&tree.layout, &pods).len(), with_container / 2);
     assert_eq!(files.read(&tree.layout, &[]), []);
-    assert!(files.0.is_empty());
+    assert!(files.0.is_empty() && !files.has(&pods));
 }

@@ -1,0 +1,125 @@
+//! The bytes of read(2) on a fanotify group that reports directories and names (fanotify(7), linux/fanotify.h).
+
+/// `FANOTIFY_METADATA_VERSION`.
+const VERSION: u8 = 3;
+/// `FAN_EVENT_INFO_TYPE_DFID_NAME`.
+const DIRECTORY_AND_NAME: u8 = 2;
+/// Length of `struct fanotify_event_info_header` and the file system's id.
+const INFO_BEGIN: usize = 4 + 8;
+/// `FILEID_KERNFS` of linux/exportfs.h: the handle is the directory's 64-bit id.
+const KERNFS: i32 = 0xfe;
+
+/// That a process has changed a file of a kernfs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Notice<'a> {
+    /// The process.
+    pub pid: i32,
+    /// The id of the file's directory.
+    pub cgroup: u64,
+    /// The file's name.
+    pub name: &'a [u8],
+}
+
+/// The notices in what was read. What is no notice of a file in a kernfs is left out, and so is everything
+/// behind a length that cannot be right.
+pub fn notices(mut bytes: &[u8]) -> Vec<Notice<'_>> {
+    let mut all = Vec::new();
+    while let Some(length) = word(bytes, 0).and_then(|length| usize::try_from(length).ok())
+        && let Some((event, rest)) = bytes.split_at_checked(length)
+        && !event.is_empty()
+    {
+        all.extend(notice(event));
+        bytes = rest;
+    }
+    all
+}
+
+/// The notice of one event (`struct fanotify_event_metadata`, with records of information behind it).
+fn notice(event: &[u8]) -> Option<Notice<'_>> {
+    let header = usize::from(u16::from_ne_bytes(array(event, 6)?));
+    let pid = i32::from_ne_bytes(array(event, 20)?);
+    let mut infos = event.get(header..).filter(|_| event.get(4) == Some(&VERSION))?;
+    while let Some(length) = array(infos, 2).map(|length| usize::from(u16::from_ne_bytes(length)))
+        && let Some((info, rest)) = infos.split_at_checked(length)
+        && !info.is_empty()
+    {
+        if info[0] == DIRECTORY_AND_NAME {
+            return of_kernfs(info.get(INFO_BEGIN..)?, pid);
+        }
+        infos = rest;
+    }
+    None
+}
+
+/// `struct file_handle`, and the name with a zero behind it.
+fn of_kernfs(handle: &[u8], pid: i32) -> Option<Notice<'_>> {
+    let length = usize::try_from(word(handle, 0)?).ok()?;
+    let is_kernfs = i32::from_ne_bytes(array(handle, 4)?) == KERNFS;
+    let cgroup = u64::from_ne_bytes(array(handle, 8)?);
+    let name = handle.get(8usize.checked_add(length)?..)?;
+    let end = name.iter().position(|byte| *byte == 0)?;
+    is_kernfs.then(|| Notice { pid, cgroup, name: &name[..end] })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(array(bytes, at)?))
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn event(pid: i32, kind: u8, handle_type: i32, id: u64, name: &[u8]) -> Vec<u8> {
+        let mut info = vec![kind, 0, 0, 0];
+        info.extend([7; 8]);
+        info.extend(8u32.to_ne_bytes());
+        info.extend(handle_type.to_ne_bytes());
+        info.extend(id.to_ne_bytes());
+        info.extend(name);
+        info.push(0);
+        info.resize(info.len().next_multiple_of(4), 0);
+        let length = info.len() as u16;
+        info[2..4].copy_from_slice(&length.to_ne_bytes());
+        let mut event = Vec::new();
+        event.extend((24 + u32::from(length)).to_ne_bytes());
+        event.extend([VERSION, 0]);
+        event.extend(24u16.to_ne_bytes());
+        event.extend(2u64.to_ne_bytes());
+        event.extend((-1i32).to_ne_bytes());
+        event.extend(pid.to_ne_bytes());
+        event.extend(info);
+        event
+    }
+
+    #[test]
+    fn directory_name_and_process_of_each_event_are_read() {
+        let mut bytes = event(7, DIRECTORY_AND_NAME, KERNFS, 42, b"memory.max");
+        bytes.extend(event(8, 1, KERNFS, 43, b"cpu.max"));
+        bytes.extend(event(9, DIRECTORY_AND_NAME, 1, 44, b"cpu.max"));
+        bytes.extend(event(10, DIRECTORY_AND_NAME, KERNFS, 45, b""));
+        let of = |pid, cgroup, name: &'static str| Notice { pid, cgroup, name: name.as_bytes() };
+        assert_eq!(notices(&bytes), [of(7, 42, "memory.max"), of(10, 45, "")]);
+        assert_eq!(notices(&bytes[..bytes.len() - 1]).len(), 1);
+        let mut of_later_version = event(7, DIRECTORY_AND_NAME, KERNFS, 42, b"memory.max");
+        of_later_version[4] = VERSION + 1;
+        assert_eq!(notices(&of_later_version), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0..60usize, at in 0..60usize, byte: u8) {
+            let _ = notices(&bytes);
+            let mut own = event(7, DIRECTORY_AND_NAME, KERNFS, 42, b"memory.max");
+            let at = at % own.len();
+            own[at] = byte;
+            own.truncate(own.len() - cut % own.len());
+            let _ = notices(&own);
+        }
+    }
+}
