@@ -40,11 +40,12 @@ impl Broken {
     }
 }
 
-/// Whether the container never ran because whoever asked for its start has gone (containerd's StartContainer,
-/// whose context ends with the connection).
+/// Whether the container never ran because whoever asked for its start has gone: while it was started
+/// (containerd's StartContainer, whose context ends with the connection), or between its making and its start.
 fn was_cut_off(ended: &Value) -> bool {
     let is_canceled = ended["message"].as_str().is_some_and(|message| message.contains("context canceled"));
-    ended["reason"] == "StartError" && is_canceled
+    let was_only_made = ended["exitCode"] == 0 && ended["startedAt"].is_null() && ended["reason"].is_null();
+    ended["reason"] == "StartError" && is_canceled || was_only_made
 }
 
 #[cfg(test)]
@@ -70,9 +71,13 @@ mod tests {
         assert_eq!(broken.update(&pod(1, &cut_off("a"))).len(), 0);
         assert_eq!(broken.update(&pod(2, &cut_off("a"))).len(), 1);
         assert_eq!(broken.update(&pod(2, &cut_off("b"))).len(), 0);
+        let made = json!({"containerID": "d", "exitCode": 0, "startedAt": null, "finishedAt": null});
+        assert_eq!(broken.update(&pod(3, &made)).len(), 0);
+        let ended = json!({"containerID": "e", "exitCode": 0, "startedAt": "2026-11-27T12:00:00Z", "reason": "Completed"});
+        assert_eq!(broken.update(&pod(4, &ended)).len(), 1);
         let refused =
             json!({"containerID": "c", "reason": "StartError", "message": "write cpu.shares: invalid"});
-        assert_eq!(broken.update(&pod(3, &refused)).len(), 1);
+        assert_eq!(broken.update(&pod(4, &refused)).len(), 1);
         assert_eq!(
             Broken::default().update(&pod(1, &json!({"exitCode": 137, "reason": "OOMKilled"}))).len(),
             1
