@@ -54,7 +54,7 @@ pub enum KernelError {
     /// epoll(7) on the ring buffer failed.
     #[error("cannot wait for events: {0}")]
     Poll(nix::Error),
-    /// The thread that reads the ring buffer cannot be created.
-    #[error("cannot start the event reader's thread: {0}")]
+    /// A thread that reads the ring buffer, or the kernel's types and symbols, cannot be started.
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }

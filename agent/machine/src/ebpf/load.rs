@@ -3,8 +3,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
@@ -139,8 +141,11 @@ impl Kernel {
         if let Err(error) = allow_locked_memory() {
             debug!(%error, "the limit on locked memory stays: before Linux 5.11 the kernel refuses the maps");
         }
+        // Beside each other. aya's loader reads all of the kernel's types, although none is used here.
+        let symbols = thread::Builder::new().spawn(OomSymbols::read).map_err(KernelError::Thread)?;
+        let loader = thread::Builder::new().spawn(EbpfLoader::new).map_err(KernelError::Thread)?;
         let (layout, btf) = read_types(Path::new(VMLINUX))?;
-        let symbols = OomSymbols::read();
+        let symbols = symbols.join().unwrap_or_else(|panic| resume_unwind(panic));
         let cpus = possible_cpus()?;
         let capacity = options.max_cgroups + 1;
         let spaces = options.spaces.hierarchies.len().max(1) as u32;
@@ -163,7 +168,7 @@ impl Kernel {
         let verbose = u32::from(options.verbose);
         let own = std::process::id();
 
-        let mut loader = EbpfLoader::new();
+        let mut loader: EbpfLoader<'_> = loader.join().unwrap_or_else(|panic| resume_unwind(panic));
         // The offsets are set below: nothing in the object is relocated by the kernel's types.
         loader.btf(None).verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS);
         for (name, value) in &layout.globals {
