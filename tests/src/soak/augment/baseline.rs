@@ -65,7 +65,8 @@ impl Baseline {
             let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
             let without = self.apps.get(app).cloned().unwrap_or_default();
             let own = differences(&without, &node.values(pod)?, beside);
-            all.extend(own.into_iter().map(|text| format!("{} {text}", pod["metadata"]["name"])));
+            let own = own.into_iter().filter(|(key, _)| !node.was_never_set(pod, key));
+            all.extend(own.map(|(_, text)| format!("{} {text}", pod["metadata"]["name"])));
         }
         Ok(all)
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::broken::Broken;
 use super::kinds::{self, KINDS};
 use super::reloads::Reloads;
-use super::values::{Values, of_pod};
+use super::values::{Values, file_of_pod, of_pod, perhaps_never_set};
 use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::fixture::ClusterFixture;
 use crate::e2e::cluster::node::NodeKind;
@@ -42,6 +42,8 @@ pub struct Node<'c> {
     /// Restarts and failures of pods that the API has shown.
     pub broken: BTreeSet<String>,
     judge: Broken,
+    /// A kubelet was ended or killed.
+    pub kubelet_ended: bool,
     pub agents: u64,
     /// Pods that there ever were.
     pub pods_seen: BTreeSet<String>,
@@ -73,6 +75,7 @@ impl<'c> Node<'c> {
             written: BTreeSet::new(),
             broken: BTreeSet::new(),
             judge: Broken::default(),
+            kubelet_ended: false,
             agents: 0,
             pods_seen: BTreeSet::new(),
             version: 0,
@@ -165,6 +168,13 @@ impl<'c> Node<'c> {
     /// They cannot be read.
     pub fn values(&self, pod: &Value) -> Result<Values, Failure> {
         of_pod(&self.context.layout, &self.root(), pod)
+    }
+
+    /// Whether a kubelet ended before it set this of the pod's cgroup, which nobody has written since.
+    pub fn was_never_set(&self, pod: &Value, key: &str) -> bool {
+        let file = perhaps_never_set(key).filter(|_| self.kubelet_ended);
+        let file = file.and_then(|file| file_of_pod(&self.context.layout, &self.root(), pod, file));
+        file.is_some_and(|file| !self.writers.files().contains_key(&file))
     }
 
     /// The kubelet's `cgroupRoot`.

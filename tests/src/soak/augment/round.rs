@@ -124,6 +124,7 @@ fn strike(
             Signal::SIGTERM => counts.one("ends of the kubelet"),
             _ => counts.one("kills of the kubelet"),
         }
+        node.kubelet_ended = true;
         node.fixture.runs_by_mut().end_kubelet(signal)?;
         std::thread::sleep(away);
         node.fixture.runs_by_mut().start_kubelet()?;

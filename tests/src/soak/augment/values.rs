@@ -77,9 +77,23 @@ pub fn of_units(layout: &Layout) -> Result<Values, Failure> {
     Ok(of_memory.map(|(path, text)| (path.display().to_string(), text)).collect())
 }
 
+/// The file of this name in a pod's own cgroup, in the hierarchy that has one.
+pub fn file_of_pod(layout: &Layout, root: &str, pod: &Value, file: &str) -> Option<PathBuf> {
+    let uid = pod["metadata"]["uid"].as_str()?;
+    let tops = layout.hierarchies().iter().map(|own| own.mount.join(root.trim_start_matches('/')));
+    let mut files = tops.filter_map(|top| Some(find(&top, &format!("pod{uid}"))?.join(file)));
+    files.find(|file| file.exists())
+}
+
+/// The file of a difference that a kubelet may have caused that ended while it made the pod's cgroup: the next
+/// one takes the cgroup as it is (kubelet 1.20: `podContainerManagerImpl.EnsureExists`).
+pub fn perhaps_never_set(key: &str) -> Option<&str> {
+    key.strip_prefix("pod/").filter(|file| !OWN.contains(file) && !OF_IDLE.contains(file))
+}
+
 /// What differs from the settings without nodewarden: of all files, or with `beside` of those that mode
-/// augment may not write.
-pub fn differences(without: &Values, now: &Values, beside: bool) -> Vec<String> {
+/// augment may not write. Returns the setting, and it with both texts.
+pub fn differences(without: &Values, now: &Values, beside: bool) -> Vec<(String, String)> {
     let is_idle = |place: &str| now.get(&format!("{place}/cpu.idle")).is_some_and(|text| text == "1");
     let is_own = |key: &str| {
         let (place, file) = key.split_once('/').unwrap_or(("", key));
@@ -87,7 +101,8 @@ pub fn differences(without: &Values, now: &Values, beside: bool) -> Vec<String> 
     };
     let keys = without.keys().chain(now.keys().filter(|key| !without.contains_key(*key)));
     let differing = keys.filter(|key| without.get(*key) != now.get(*key) && !(beside && is_own(key)));
-    differing.map(|key| format!("{key}: {:?} -> {:?}", without.get(key), now.get(key))).collect()
+    let with_texts = |key: &String| format!("{key}: {:?} -> {:?}", without.get(key), now.get(key));
+    differing.map(|key| (key.clone(), with_texts(key))).collect()
 }
 
 /// Whether a pod has what mode augment gives one of this kind.
@@ -125,6 +140,14 @@ mod tests {
         let gone = values(&[("pod/cpu.shares", "2"), ("pod/cpu.idle", "0")]);
         assert_eq!(differences(&without, &gone, false).len(), 1, "a file that is gone");
         assert_eq!(differences(&gone, &without, false).len(), 1, "a file that was not there");
+    }
+
+    #[test]
+    fn a_killed_kubelet_is_no_excuse_for_what_the_agent_writes() {
+        assert_eq!(perhaps_never_set("pod/hugetlb.2MB.max"), Some("hugetlb.2MB.max"));
+        for key in ["main/hugetlb.2MB.max", "pod/cpu.idle", "pod/cpu.weight", "pod/memory.high"] {
+            assert_eq!(perhaps_never_set(key), None, "{key}");
+        }
     }
 
     #[test]
