@@ -42,7 +42,7 @@ pub struct SeenWrite {
     pub pid: u32,
     /// Its command name; empty for one that has ended.
     pub command: String,
-    /// Path of its memory cgroup; empty for one that has ended.
+    /// Path of its memory cgroup; empty for the root, and for one that has ended.
     pub writer_cgroup: String,
 }
 
@@ -127,10 +127,12 @@ impl Hierarchies {
         hierarchy.as_ref().map(|own| own.id)
     }
 
-    /// The path of a process's memory cgroup.
+    /// The path of a process's memory cgroup; `None` for the root.
     fn memory_cgroup(&self, memberships: &str) -> Option<String> {
         let id = self.memory.as_ref()?.id;
-        parse_memberships(memberships).into_iter().find(|own| own.id == id).map(|own| own.path)
+        let path = parse_memberships(memberships).into_iter().find(|own| own.id == id)?.path;
+        // On v1 a process that ends is moved to the root.
+        (path != "/").then_some(path)
     }
 }
 

@@ -54,7 +54,7 @@ pub struct LimitWrite {
 pub struct Writer {
     /// Its number in the machine's first pid namespace.
     pub pid: u32,
-    /// Its command name.
+    /// Its command name; empty for one that had ended before it was read.
     pub command: String,
     /// Path of its memory cgroup; empty if it was not known.
     pub cgroup: String,
@@ -83,7 +83,8 @@ impl Writer {
             (None, None) if self.cgroup.is_empty() => String::new(),
             (None, None) => format!(", cgroup {}", self.cgroup),
         };
-        format!("{} (pid {}{place})", self.command, self.pid)
+        let command = if self.command.is_empty() { "a process that has ended" } else { &*self.command };
+        format!("{command} (pid {}{place})", self.pid)
     }
 }
 
@@ -121,6 +122,11 @@ mod tests {
         assert_eq!(write.writer.describe(), "sh (pid 7, cgroup /a)");
         record.file = 99;
         assert_eq!(LimitWrite::of(&record, String::new(), None), None);
+    }
+
+    #[test]
+    fn a_writer_that_has_ended_has_its_number() {
+        assert_eq!(Writer { pid: 7, ..Writer::default() }.describe(), "a process that has ended (pid 7)");
     }
 
     #[test]
