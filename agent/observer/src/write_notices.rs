@@ -67,8 +67,8 @@ impl WriteNotices {
     /// through which it is made.
     ///
     /// # Errors
-    /// As of `fanotify_init(2)` and `fanotify_mark(2)`: without `CAP_SYS_ADMIN`, and on kernels that give cgroups' file
-    /// systems no id (before 6.8). The thread cannot be started.
+    /// As of `fanotify_init(2)` and `fanotify_mark(2)`: without `CAP_SYS_ADMIN`, and on kernels that give
+    /// cgroups' file systems no id (before 6.8). The thread cannot be started.
     pub fn start(layout: &Layout, on_write: impl Fn(SeenWrite) + Send + 'static) -> io::Result<Self> {
         let flags = InitFlags::FAN_CLOEXEC
             | InitFlags::FAN_NONBLOCK

@@ -52,16 +52,16 @@ pub struct Run<'a> {
 /// Sizes that replace the default ones.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// For `pods`, `node`, `augment-cost`, `devices` and `thousand`: number of pods at most; for `probes`: number
-    /// of pods with 50 containers each
+    /// For `pods`, `node`, `augment-cost`, `devices` and `thousand`: number of pods at most; for `probes`:
+    /// number of pods with 50 containers each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
     /// For `pods` and `node`: how often one pod is started and ended; for `augment`: rounds of each kind at
     /// each rate
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
-    /// For `pods`, `node`, `augment-cost` and `thousand`: how long idle pods are measured; for `probes`: how long
-    /// the probes are measured
+    /// For `pods`, `node`, `augment-cost` and `thousand`: how long idle pods are measured; for `probes`: how
+    /// long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
 }

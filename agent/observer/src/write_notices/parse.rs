@@ -1,4 +1,5 @@
-//! The bytes of read(2) on a fanotify group that reports directories and names (fanotify(7), linux/fanotify.h).
+//! The bytes of read(2) on a fanotify group that reports directories and names (fanotify(7),
+//! linux/fanotify.h).
 
 /// `FANOTIFY_METADATA_VERSION`.
 const VERSION: u8 = 3;

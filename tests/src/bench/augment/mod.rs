@@ -4,7 +4,8 @@
 //! A kubelet before 1.22 keeps its own view of a pod's phase, so that the pod is deleted there; with a later
 //! one its status becomes Failed. "Known to the API" is whichever comes first.
 //!
-//! Benches of their own are [`kills`], of Events of killed children, and [`cost`], of many pods that do nothing.
+//! Benches of their own are [`kills`], of Events of killed children, and [`cost`], of many pods that do
+//! nothing.
 
 mod cost;
 mod fixture;

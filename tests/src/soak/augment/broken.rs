@@ -1,5 +1,6 @@
 //! What must not happen to a pod: a container that is started again, and failure. A start that the end of the
-//! kubelet cut off is neither: the runtime gives it up, and the next kubelet has to start the container again.
+//! kubelet cut off is neither: the runtime gives it up, and the next kubelet has to start the container
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,8 @@ impl Broken {
 }
 
 /// Whether the container never ran because whoever asked for its start has gone: while it was started
-/// (containerd's StartContainer, whose context ends with the connection), or between its making and its start.
+/// (containerd's StartContainer, whose context ends with the connection), or between its making and its
+/// start.
 fn was_cut_off(ended: &Value) -> bool {
     let is_canceled = ended["message"].as_str().is_some_and(|message| message.contains("context canceled"));
     let was_only_made = ended["exitCode"] == 0 && ended["startedAt"].is_null() && ended["reason"].is_null();

@@ -85,8 +85,8 @@ pub fn file_of_pod(layout: &Layout, root: &str, pod: &Value, file: &str) -> Opti
     files.find(|file| file.exists())
 }
 
-/// The file of a difference that a kubelet may have caused that ended while it made the pod's cgroup: the next
-/// one takes the cgroup as it is (kubelet 1.20: `podContainerManagerImpl.EnsureExists`).
+/// The file of a difference that a kubelet may have caused that ended while it made the pod's cgroup: the
+/// next one takes the cgroup as it is (kubelet 1.20: `podContainerManagerImpl.EnsureExists`).
 pub fn perhaps_never_set(key: &str) -> Option<&str> {
     key.strip_prefix("pod/").filter(|file| !OWN.contains(file) && !OF_IDLE.contains(file))
 }

@@ -28,8 +28,8 @@ fn text(directory: &Path, file: &str) -> Option<String> {
 /// The longest text that [`value`] returns, in bytes.
 const LONGEST: usize = 511;
 
-/// The text of a file with one value, as [`text`], with half of the system calls: the kernel gives such a file
-/// in one read. `None` also if it is longer than [`LONGEST`].
+/// The text of a file with one value, as [`text`], with half of the system calls: the kernel gives such a
+/// file in one read. `None` also if it is longer than [`LONGEST`].
 pub fn value(directory: &Path, file: &str) -> Option<String> {
     let mut bytes = [0; LONGEST + 1];
     let file =

@@ -45,8 +45,8 @@ impl LimitFiles {
         pods.iter().all(|seen| self.0.contains_key(&seen.cgroup) && containers(seen))
     }
 
-    /// The limits of the pods and their containers now. A cgroup that was made again under the same path since
-    /// the last reading is only noticed if its limits differ.
+    /// The limits of the pods and their containers now. A cgroup that was made again under the same path
+    /// since the last reading is only noticed if its limits differ.
     pub fn read(&mut self, layout: &Layout, pods: &[SeenPod]) -> Vec<Limit> {
         let mut before = std::mem::take(&mut self.0);
         let mut all = Vec::new();

@@ -74,8 +74,8 @@ pub struct LimitWatch {
 }
 
 impl LimitWatch {
-    /// Whether a reading of all limits is needed at this moment. `writes`: those since the last reading; `None`
-    /// where they are not seen.
+    /// Whether a reading of all limits is needed at this moment. `writes`: those since the last reading;
+    /// `None` where they are not seen.
     pub fn is_due(&self, now: Duration, writes: Option<&[LimitWrite]>) -> bool {
         let is_late = self.read.is_none_or(|read| now.saturating_sub(read) >= UNSEEN);
         // Of a cgroup that was new a reading is needed from which changes count.
@@ -83,9 +83,9 @@ impl LimitWatch {
         writes.is_none_or(|writes| !writes.is_empty()) || is_late || is_settling()
     }
 
-    /// Takes a reading of all limits at this moment; returns those that changed without the spec. A kubelet that
-    /// resizes a pod sets what the spec says, which may be long after the spec was changed. `writes`: those since
-    /// the last call, oldest first.
+    /// Takes a reading of all limits at this moment; returns those that changed without the spec. A kubelet
+    /// that resizes a pod sets what the spec says, which may be long after the spec was changed. `writes`:
+    /// those since the last call, oldest first.
     pub fn update(&mut self, at: Duration, now: Vec<Limit>, writes: Vec<LimitWrite>) -> Vec<Changed> {
         self.read = Some(at);
         let recent: Vec<LimitWrite> = std::mem::replace(&mut self.writes, writes.clone());
