@@ -63,8 +63,8 @@ impl Drop for WriteNotices {
 }
 
 impl WriteNotices {
-    /// Starts the thread, which calls `on_write` for every write to a limit, whoever mounted the file system
-    /// through which it is made.
+    /// Starts the thread, which calls `on_write` for every write to a limit, through any mount of the cgroup
+    /// file systems.
     ///
     /// # Errors
     /// As of `fanotify_init(2)` and `fanotify_mark(2)`: without `CAP_SYS_ADMIN`, and on kernels that give

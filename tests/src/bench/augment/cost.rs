@@ -7,8 +7,7 @@ use crate::bench::pods::CpuByThread;
 use crate::bench::{Bench, Bound, Figure, Run};
 use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::node::NodeKind;
-use crate::e2e::cluster::options::own_control_plane;
-use crate::fixture::{Agent, AgentOptions, Cluster, ClusterPrograms};
+use crate::fixture::{Agent, AgentOptions, Cluster};
 use crate::harness::Failure;
 
 /// Default sizes, on a full and on a quick run.
@@ -41,10 +40,7 @@ impl Bench for AugmentCost {
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
-        ClusterPrograms::find_kubelet()?;
-        run.progress("starting a control plane and the kubelet");
-        let control_plane = own_control_plane(run.context, None, false)?;
-        measure(run, control_plane.cluster())
+        measure(run, super::control_plane(run)?.cluster())
     }
 }
 

@@ -11,11 +11,11 @@ use crate::e2e::cluster::beside::arguments;
 use crate::e2e::cluster::fixture::{ClusterFixture, container_id};
 use crate::e2e::cluster::manifest::{WAIT, pod};
 use crate::e2e::cluster::node::NodeKind;
-use crate::e2e::cluster::options::{NodeOptions, Prepared, own_control_plane};
+use crate::e2e::cluster::options::{NodeOptions, Prepared};
 use crate::e2e::pressure::fixture::metric;
 use crate::e2e::support::{MIB, die_of_memory, eventually, kill_victims};
 use crate::ensure;
-use crate::fixture::{Agent, AgentOptions, Api, Cluster, ClusterPrograms, Group, Watch};
+use crate::fixture::{Agent, AgentOptions, Api, Cluster, Group, Watch};
 use crate::harness::Failure;
 
 /// Pods, and kills in each, with an Event each: below the 25 that an object has at once.
@@ -44,10 +44,7 @@ impl Bench for AugmentEvents {
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
-        ClusterPrograms::find_kubelet()?;
-        run.progress("starting a control plane and the kubelet");
-        let control_plane = own_control_plane(run.context, None, false)?;
-        measure(run, control_plane.cluster())
+        measure(run, super::control_plane(run)?.cluster())
     }
 }
 

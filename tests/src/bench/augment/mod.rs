@@ -15,7 +15,7 @@ mod round;
 use super::eviction::{PACES, judge};
 use super::{Bench, Bound, Figure, Run};
 use crate::e2e::cluster::options::own_control_plane;
-use crate::fixture::ClusterPrograms;
+use crate::fixture::{ClusterPrograms, ControlPlane};
 use crate::harness::Failure;
 use fixture::Beside;
 use round::Round;
@@ -41,10 +41,8 @@ impl Bench for Augment {
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
-        ClusterPrograms::find_node_suite()?;
         let runs = run.sizes.pairs.unwrap_or(RUNS[usize::from(run.quick)]);
-        run.progress("starting a control plane and the kubelet");
-        let control_plane = own_control_plane(run.context, None, false)?;
+        let control_plane = control_plane(run)?;
         let mut beside = Beside::new(run.context, control_plane.cluster())?;
         let mut figures = Vec::new();
         let mut sums = [Sum::default(); 2];
@@ -61,6 +59,13 @@ impl Bench for Augment {
         }
         Ok(figures)
     }
+}
+
+/// Starts a control plane for the kubelet.
+fn control_plane(run: &Run<'_>) -> Result<ControlPlane, Failure> {
+    ClusterPrograms::find_kubelet()?;
+    run.progress("starting a control plane and the kubelet");
+    own_control_plane(run.context, None, false)
 }
 
 /// What acts on memory pressure.

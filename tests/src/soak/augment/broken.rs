@@ -41,9 +41,8 @@ impl Broken {
     }
 }
 
-/// Whether the container never ran because whoever asked for its start has gone: while it was started
-/// (containerd's StartContainer, whose context ends with the connection), or between its making and its
-/// start.
+/// Whether the container never ran because the kubelet ended: during StartContainer, whose context containerd
+/// cancels with the connection, or between CreateContainer and StartContainer.
 fn was_cut_off(ended: &Value) -> bool {
     let is_canceled = ended["message"].as_str().is_some_and(|message| message.contains("context canceled"));
     let was_only_made = ended["exitCode"] == 0 && ended["startedAt"].is_null() && ended["reason"].is_null();

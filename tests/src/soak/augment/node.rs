@@ -170,7 +170,7 @@ impl<'c> Node<'c> {
         of_pod(&self.context.layout, &self.root(), pod)
     }
 
-    /// Whether a kubelet ended before it set this of the pod's cgroup, which nobody has written since.
+    /// Whether no process has ever written this setting of the pod's cgroup: a kubelet ended before it did.
     pub fn was_never_set(&self, pod: &Value, key: &str) -> bool {
         let file = perhaps_never_set(key).filter(|_| self.kubelet_ended);
         let file = file.and_then(|file| file_of_pod(&self.context.layout, &self.root(), pod, file));
