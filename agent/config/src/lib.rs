@@ -212,7 +212,7 @@ impl Mode {
 pub enum ProgramStats {
     /// All the time.
     Always,
-    /// During one second in ten.
+    /// During one second a minute.
     Sampled,
     /// Never: the run time of the programs is not known.
     Off,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::act::housekeeping::{Housekeeping, LookResult};
@@ -114,34 +115,66 @@ impl Manager {
     /// Runs until the inputs end.
     pub async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let mut events = self.env.journal.subscribe(None);
-        let mut look = tokio::time::interval(self.env.pods.housekeeping);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // The first look is made at once.
+        let mut next = Instant::now();
+        let mut looked = next;
+        let mut soon = true;
         loop {
-            tokio::select! {
+            let happened = tokio::select! {
                 biased;
                 input = inputs.recv() => match input {
-                    Some(Input::Desired(desired)) => self.desire(desired),
-                    Some(Input::Runtime { uid }) => self.runtime_event(&uid),
-                    Some(Input::Events(events)) => self.housekeeping.set_events(events),
-                    Some(Input::Object { uid }) => self.order(&uid, Order::Refresh),
-                    Some(Input::Evict { uid, eviction }) => {
-                        self.env.admission.leaving(&uid);
-                        self.order(&uid, Order::Evict(eviction));
+                    Some(input) => {
+                        self.take_input(input);
+                        true
                     }
-                    Some(Input::Everything) => self.check_every_pod(),
                     None => return,
                 },
-                Some(report) = self.reported.recv() => self.report(report),
-                Some(event) = events.next() => self.event(&event),
-                found = self.housekeeping.found() => self.take_listing(found),
-                _ = look.tick() => {
-                    self.resize_refused();
-                    self.end_overdue();
-                    let env = self.env.clone();
-                    self.housekeeping.look_if_due(&env);
+                Some(report) = self.reported.recv() => {
+                    self.report(report);
+                    true
                 }
-            }
+                Some(event) = events.next() => {
+                    self.event(&event);
+                    true
+                }
+                found = self.housekeeping.found() => {
+                    self.take_listing(found);
+                    self.housekeeping.is_in_doubt(&self.env)
+                }
+                () = tokio::time::sleep_until(next) => {
+                    looked = Instant::now();
+                    soon = self.look();
+                    false
+                }
+            };
+            soon |= happened;
+            let period = self.env.pods.housekeeping;
+            next = looked + if soon { period } else { self.housekeeping.quiet().max(period) };
         }
+    }
+
+    fn take_input(&mut self, input: Input) {
+        match input {
+            Input::Desired(desired) => self.desire(desired),
+            Input::Runtime { uid } => self.runtime_event(&uid),
+            Input::Events(events) => self.housekeeping.set_events(events),
+            Input::Object { uid } => self.order(&uid, Order::Refresh),
+            Input::Evict { uid, eviction } => {
+                self.env.admission.leaving(&uid);
+                self.order(&uid, Order::Evict(eviction));
+            }
+            Input::Everything => self.check_every_pod(),
+        }
+    }
+
+    /// Does what is due by the time alone. Returns whether that is to be done again after the housekeeping
+    /// period even if nothing happens.
+    fn look(&mut self) -> bool {
+        let refused = self.resize_refused();
+        let limited = self.end_overdue();
+        let env = self.env.clone();
+        self.housekeeping.look_if_due(&env);
+        refused || limited || self.housekeeping.is_in_doubt(&env)
     }
 
     /// Takes over what the sources want from now on.
@@ -328,16 +361,17 @@ impl Manager {
         }
     }
 
-    /// Tries again what there was no room for, by priority.
-    fn resize_refused(&mut self) {
+    /// Tries again what there was no room for, by priority. Returns whether there was any.
+    fn resize_refused(&mut self) -> bool {
         let here = self.workers.values().filter(|entry| !entry.ending);
         let mut refused: Vec<Arc<Pod>> = here.filter_map(|entry| entry.resize.refused().cloned()).collect();
         refused.sort_by_key(|pod| std::cmp::Reverse(pod.priority));
-        let before = self.version;
+        let (before, any) = (self.version, !refused.is_empty());
         refused.into_iter().for_each(|pod| self.resize(pod));
         if self.version != before {
             self.send();
         }
+        any
     }
 
     fn report(&mut self, report: Report) {

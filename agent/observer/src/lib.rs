@@ -18,7 +18,9 @@ mod observer;
 pub mod registry;
 pub mod sampler;
 pub mod tree;
+mod upkeep_request;
 pub mod write_notices;
 
 pub use observation::{Observation, ObservationError};
 pub use observer::{Coverage, Facts, Observer, OnPressure};
+pub use upkeep_request::UpkeepRequest;

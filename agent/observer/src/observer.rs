@@ -15,6 +15,7 @@ use crate::names::Names;
 use crate::registry::{Happened, Registry};
 use crate::sampler::Sampler;
 use crate::tree;
+use crate::upkeep_request::UpkeepRequest;
 use crate::write_notices::SeenWrite;
 use nodewarden_machine::cgroup::{Hierarchy, Layout, identify, join};
 use nodewarden_machine::device_nodes;
@@ -73,6 +74,9 @@ pub struct Observer {
     pub cells: Option<Arc<Cells>>,
     /// Names of pods and containers.
     pub names: Names,
+    /// Asked for when there is something to tidy up: after a record of the kernel programs, and after a
+    /// reading.
+    pub upkeep: UpkeepRequest,
     journal: Journal,
     /// Called at OOM kills and when cgroups reclaim memory.
     on_pressure: OnPressure,
@@ -137,6 +141,7 @@ impl Observer {
             sampler: Mutex::new(sampler),
             kernel: Mutex::new(kernel),
             names,
+            upkeep: UpkeepRequest::default(),
             journal,
             on_pressure,
             received: EventCounters::default(),
@@ -155,6 +160,12 @@ impl Observer {
 
     /// Takes one record of the kernel programs: into the registry, and into the journal if it is an event.
     pub fn on_record(&self, record: &Record) {
+        self.take_in(record);
+        // Last, so that the thread finds what the record has left to do.
+        self.upkeep.ask();
+    }
+
+    fn take_in(&self, record: &Record) {
         match record {
             Record::Oom(_) => (self.on_pressure)("eBPF OOM"),
             Record::Reclaim(_) => (self.on_pressure)("eBPF reclaim"),
@@ -284,6 +295,7 @@ impl Observer {
         }
         let snapshot = Arc::new(sampler.sample(&self.registry, |identity| self.names.name(identity)));
         *self.latest.lock() = Some((Instant::now(), snapshot.clone()));
+        self.upkeep.ask();
         snapshot
     }
 

@@ -112,6 +112,12 @@ impl Registry {
         ripe
     }
 
+    /// Whether slots of removed cgroups are still to be freed.
+    pub(crate) fn has_unreleased(&self) -> bool {
+        let waits = |place: &Place| place.removed.is_some() && !place.released;
+        !self.retired.is_empty() || self.groups.values().any(|group| group.places.iter().flatten().any(waits))
+    }
+
     /// Records that the slot of a directory was freed.
     pub(crate) fn released(&mut self, path: &str, generation: u64, space: usize) {
         if let Some(group) = self.groups.get_mut(path)

@@ -190,8 +190,9 @@ impl Sampler {
         }
     }
 
-    /// Reads the slots of removed cgroups for the last time and frees them. `now_ns` is CLOCK_MONOTONIC.
-    pub fn release(&mut self, registry: &Mutex<Registry>, now_ns: u64) {
+    /// Reads the slots of removed cgroups for the last time and frees them, unless the cgroup was removed a
+    /// moment ago. `now_ns` is CLOCK_MONOTONIC. Returns whether there are slots that have to wait.
+    pub fn release(&mut self, registry: &Mutex<Registry>, now_ns: u64) -> bool {
         let before = now_ns.saturating_sub(GRACE.as_nanos() as u64);
         let is_ripe = |p: &Place| !p.released && p.removed.is_some_and(|t| t.monotonic_ns < before);
         let (ripe, retired) = {
@@ -204,7 +205,7 @@ impl Sampler {
             // They may never have been read before.
             self.counters(&ripe);
         }
-        let Some(kernel) = &mut self.kernel else { return };
+        let Some(kernel) = &mut self.kernel else { return false };
         for group in &ripe {
             for (space, place) in group.places.iter().enumerate() {
                 let Some(place) = place.filter(is_ripe) else { continue };
@@ -218,6 +219,7 @@ impl Sampler {
                 registry.lock().retire_again(retired);
             }
         }
+        registry.lock().has_unreleased()
     }
 
     /// Counts of the cgroups without a slot.

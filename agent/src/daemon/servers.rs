@@ -31,7 +31,7 @@ use nodewarden_tasks::parts::{Parts, Pulse};
 const ADOPTION: Duration = Duration::from_secs(10);
 
 /// How often the server threads show that they run, and how long they may take for that.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT: Duration = Duration::from_secs(20);
 const BEAT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the agent is reached. Nothing answers there before [`Servers::start`].

@@ -1,8 +1,11 @@
 //! What has to be done from time to time: give slots back, record losses of events, walk the cgroup tree,
-//! read the files so that a removed cgroup's last figures are known, and give memory back.
+//! read the files so that a removed cgroup's last figures are known, and give memory back. While nothing
+//! happens the thread sleeps for ten seconds at a time; the observer's records wake it.
+
+mod schedule;
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,36 +16,14 @@ use nodewarden_machine::ebpf::MonotonicClock;
 use nodewarden_model::{HookState, Topic};
 use nodewarden_observer::Observer;
 use nodewarden_tasks::parts::{self, Part};
+use schedule::Schedule;
 
-/// How often slots are given back and losses recorded.
-const TICK: Duration = Duration::from_secs(1);
-/// How often the tree is walked even if nothing seems amiss.
-const WALK: Duration = Duration::from_secs(60);
-
-/// Every so many ticks free memory is given back, which takes about a millisecond.
-const TRIM_TICKS: u32 = 10;
-
-/// Every so many ticks code that ran once is unmapped, which costs about a thousand page faults.
-const UNMAP_TICKS: u32 = 60;
-
-/// With sampled program statistics, one tick in so many is measured.
-const MEASURE_TICKS: u32 = 10;
-
-/// How long a tick may take: the whole tree is walked and read in some.
+/// How long a pass may take: the whole tree is walked and read in some.
 const LIMIT: Duration = Duration::from_secs(300);
-
-/// How often what is done.
-struct Pace {
-    /// Reading everything when no client asks.
-    sample: Duration,
-    /// How long removed cgroups are kept.
-    retention: Duration,
-    program_stats: ProgramStats,
-}
 
 /// The thread that does it; ended when this is dropped.
 pub struct Upkeep {
-    stop: Option<Sender<()>>,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -50,84 +31,85 @@ impl Upkeep {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(config: &Config, observer: &Arc<Observer>) -> Result<Self, DaemonError> {
-        let pace =
-            Pace { sample: config.sample, retention: config.retention, program_stats: config.program_stats };
-        let (stop, stopped) = mpsc::channel();
+        let schedule = Schedule::new(config.sample, config.retention, config.program_stats, Instant::now());
         // At once: what it takes may be given up once the agent has started.
         if let (ProgramStats::Always, Some(kernel)) = (config.program_stats, observer.kernel.lock().as_mut())
         {
             kernel.measure(true);
         }
-        let observer = observer.clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (observer, stopped, retention) = (observer.clone(), stop.clone(), config.retention);
         let part = parts::register("upkeep", LIMIT);
         let thread = thread::Builder::new()
             .name("upkeep".into())
             .spawn(move || {
-                run(&observer, &pace, &stopped, &part);
+                run(&observer, schedule, retention, &stopped, &part);
                 part.end();
             })
             .map_err(|source| DaemonError::Start { what: "upkeep thread", source })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        self.stop = None;
+        self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
 }
 
-/// Runs until the sender of `stop` is dropped.
-fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>, part: &Part) {
+/// Runs until `stop` is set and the thread unparked. Removed cgroups are kept for `retention`.
+fn run(observer: &Observer, mut schedule: Schedule, retention: Duration, stop: &AtomicBool, part: &Part) {
     // If not every record of the cgroup lifecycle can be received, each reading begins with a walk of the
     // tree.
     let incomplete =
         observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLifecycle && t.state != HookState::On);
-    let (mut walked, mut sampled) = (Instant::now(), Instant::now());
-    let mut again = false;
-    let mut tick = 0u32;
+    let kept = u64::try_from(retention.as_nanos()).unwrap_or(u64::MAX);
+    observer.upkeep.serve();
+    let mut walk_again = false;
+    let mut unfinished = false;
     loop {
         if let Some(kernel) = observer.kernel.lock().as_mut() {
-            kernel.measure(match pace.program_stats {
-                ProgramStats::Always => true,
-                ProgramStats::Sampled => tick % MEASURE_TICKS == MEASURE_TICKS / 2,
-                ProgramStats::Off => false,
-            });
+            kernel.measure(schedule.measures(Instant::now()));
         }
-        tick = tick.wrapping_add(1);
         part.waits();
-        match stop.recv_timeout(TICK) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        loop {
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            let wait = schedule.wait(unfinished || observer.upkeep.is_asked(), Instant::now());
+            if wait.is_zero() {
+                break;
+            }
+            thread::park_timeout(wait);
         }
         part.progress();
         let now = MonotonicClock::now_ns();
+        let due = schedule.pass(observer.upkeep.take(), Instant::now());
         let lost = observer.record_lost();
         let unknown = observer.registry.lock().take_unknown();
-        let sample_due = sampled.elapsed() >= pace.sample;
-        if lost || unknown || again || walked.elapsed() >= WALK || (incomplete && sample_due) {
-            again = observer.reconcile(lost);
-            walked = Instant::now();
+        if lost || unknown || walk_again || due.walk || (incomplete && due.sample) {
+            walk_again = observer.reconcile(lost);
+            schedule.walked(Instant::now());
         }
-        if sample_due {
+        if due.sample {
             observer.remember();
-            sampled = Instant::now();
         }
         observer.drop_old_reading();
-        observer.sampler.lock().release(&observer.registry, now);
-        let kept = u64::try_from(pace.retention.as_nanos()).unwrap_or(u64::MAX);
+        let unreleased = observer.sampler.lock().release(&observer.registry, now);
         observer.registry.lock().expire(now.saturating_sub(kept));
         if let Some(kernel) = observer.kernel.lock().as_mut() {
             kernel.flush_log();
         }
-        if tick.is_multiple_of(TRIM_TICKS) {
+        if due.trim {
             footprint::trim();
         }
-        if tick.is_multiple_of(UNMAP_TICKS) {
+        if due.unmap {
             page_map::unmap_code();
         }
+        unfinished = walk_again || unreleased;
     }
 }

@@ -8,7 +8,7 @@ use nodewarden_proto::nodewarden::v1::ProgramCost;
 
 use super::support::{MIB, die_of_memory, eventually, known, oom_of};
 use crate::fixture::{Agent, AgentOptions, CgroupError, Client, TestRoot, Worker};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Capability, Context, Failure, Test, kernel_version};
 use crate::worker::report::{Moved, Port, Processed};
 use crate::{ensure, ensure_eq};
 
@@ -132,9 +132,7 @@ fn attached(context: &Context) -> Result<(), Failure> {
     ensure!(missing.is_empty(), "not attached: {}; {}", missing.join(", "), reasons.join("; "));
     let unknown = |name: &&str| !PROGRAMS.iter().any(|(names, _)| names.contains(name));
     ensure_eq!(attached.iter().copied().find(unknown), None, "a program that no test here covers");
-    let version: Vec<u32> =
-        status.kernel_version.split(['.', '-']).map_while(|part| part.parse().ok()).take(2).collect();
-    let says_misses = version >= [5, 12].to_vec();
+    let says_misses = kernel_version().is_some_and(|version| version >= [5, 12]);
     let wrong = |program: &&ProgramCost| program.recursion_misses.is_some() != says_misses;
     let wrong = status.programs.iter().find(wrong).map(|program| &program.name);
     ensure_eq!(

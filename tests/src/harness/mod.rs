@@ -6,6 +6,7 @@ mod capability;
 mod context;
 mod failure;
 mod interrupt;
+mod kernel;
 mod leftovers;
 mod parallel;
 mod process;
@@ -17,6 +18,7 @@ pub use capability::{
 pub use context::{Context, Problems};
 pub use failure::Failure;
 pub use interrupt::clean_up_when_interrupted;
+pub use kernel::{kernel_version, writers_are_seen_by};
 pub use leftovers::{Leftover, Sweep};
 pub use process::command_line_contains;
 pub use runner::{Options, REPORTED, run};

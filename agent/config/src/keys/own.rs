@@ -196,7 +196,7 @@ pub(super) static OWN: &[(&str, &str)] = &[
     ("nodewarden.probes.maxTcpSocket", "Number of tcpSocket probes at a time."),
     (
         "nodewarden.programStats",
-        "When the kernel measures the run time of the eBPF programs; Sampled is one second in ten.",
+        "When the kernel measures the run time of the eBPF programs; Sampled is one second a minute.",
     ),
     ("nodewarden.reconcileSeconds", "Seconds between two comparisons of every limit with what it should be."),
     ("nodewarden.retentionSeconds", "Seconds for which the series of removed cgroups stay in metrics."),

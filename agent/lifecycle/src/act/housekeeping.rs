@@ -1,7 +1,7 @@
 //! Each minute, every two seconds while something is in doubt, and every five if the runtime has no events:
 //! lists what the runtime has of this agent, finds what changed, and removes what no pod owns (kubelet:
-//! HandlePodCleanups). In between the pods' directories are searched every two seconds, and the runtime
-//! reports what begins there. Only sandboxes with this agent's label and directories below its own are ever
+//! HandlePodCleanups). In between the pods' directories are searched, every two seconds while pods change and
+//! every ten if nothing happens, and the runtime reports what begins there. Only sandboxes with this agent's label and directories below its own are ever
 //! touched.
 
 mod listing;
@@ -154,11 +154,18 @@ impl Housekeeping {
         self.doubted = true;
     }
 
-    /// Starts a look if one is due, else searches the pods' directories.
-    pub fn look_if_due(&mut self, env: &Arc<Environment>) {
-        let now = Instant::now();
-        self.contradicted.retain(|_, contradiction| now < contradiction.until);
-        let doubts = Doubts {
+    /// The longest time until the next look if nothing happens.
+    pub fn quiet(&self) -> Duration {
+        relist::quiet(self.events)
+    }
+
+    /// Whether a look is due at once.
+    pub fn is_in_doubt(&self, env: &Environment) -> bool {
+        self.doubts(env).any()
+    }
+
+    fn doubts(&self, env: &Environment) -> Doubts {
+        Doubts {
             ends_unreported: !env.ends_reported,
             events: self.events,
             not_answered: self.answered != Some(true),
@@ -168,7 +175,14 @@ impl Housekeeping {
             recovering: env.devices.is_recovering()
                 || !env.devices.stale().is_empty()
                 || env.managers.has_stale(),
-        };
+        }
+    }
+
+    /// Starts a look if one is due, else searches the pods' directories.
+    pub fn look_if_due(&mut self, env: &Arc<Environment>) {
+        let now = Instant::now();
+        self.contradicted.retain(|_, contradiction| now < contradiction.until);
+        let doubts = self.doubts(env);
         if let Some(reason) = relist::reason(doubts, self.began.map(|began| now.duration_since(began))) {
             debug!("listing the runtime: {reason}");
             self.look(env);

@@ -8,6 +8,8 @@ pub const REGULAR: Duration = Duration::from_secs(60);
 /// The longest time between two lists of a runtime that has no stream of events: a kubelet asks each runtime
 /// as often whether it is ready (kubelet: `updateRuntimeUp`). Containers that end are known from the kernel.
 pub const WITHOUT_EVENTS: Duration = Duration::from_secs(5);
+/// The longest time between two searches of the pods' directories, of which no event reports.
+pub const SEARCH: Duration = Duration::from_secs(10);
 /// How long the end of a process that may have been a container's first one keeps the runtime in doubt.
 pub const PERHAPS: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,20 @@ pub struct Doubts {
     pub unowned: bool,
     /// Devices or CPUs of an earlier agent are freed by what the runtime has.
     pub recovering: bool,
+}
+
+impl Doubts {
+    /// Whether the next list is due at once.
+    pub fn any(&self) -> bool {
+        let Self { ends_unreported, events, not_answered, lost, contradicted, unowned, recovering } = *self;
+        let closed = events == EventStream::Closed;
+        closed || ends_unreported || not_answered || lost || contradicted || unowned || recovering
+    }
+}
+
+/// The longest time between two looks at what a node has on which nothing is in doubt.
+pub fn quiet(events: EventStream) -> Duration {
+    if events == EventStream::Unsupported { WITHOUT_EVENTS } else { SEARCH }
 }
 
 /// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.
@@ -89,6 +105,8 @@ mod tests {
             (Doubts { recovering: true, ..none }, seconds(2), true),
         ] {
             assert_eq!(reason(doubts, since).is_some(), due, "{doubts:?} {since:?}");
+            let at_once = due && since.is_some_and(|since| since < WITHOUT_EVENTS);
+            assert_eq!(doubts.any(), at_once, "{doubts:?}");
         }
     }
 }

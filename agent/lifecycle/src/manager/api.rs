@@ -75,16 +75,20 @@ impl Manager {
         let _ = entry.orders.send(Order::Update { pod });
     }
 
-    /// Ends the pods of the API server that have been active for longer than they may be.
-    pub(super) fn end_overdue(&self) {
+    /// Ends the pods of the API server that have been active for longer than they may be. Returns whether
+    /// there are pods with such a limit.
+    pub(super) fn end_overdue(&self) -> bool {
         let limited = |pod: &Pod| pod.spec.active_deadline_seconds.is_some();
-        let limited = self.workers.iter().filter(|(_, entry)| !entry.ending && limited(&entry.kept.pod));
-        for (uid, entry) in limited {
+        let mut any = false;
+        for (uid, entry) in self.workers.iter().filter(|(_, entry)| !entry.ending && limited(&entry.kept.pod))
+        {
+            any = true;
             let overdue = || entry.state.upgrade()?.overdue(&*self.env.status.get(uid)?);
             if let Some(eviction) = overdue() {
                 self.env.admission.leaving(uid);
                 let _ = entry.orders.send(Order::Evict(eviction));
             }
         }
+        any
     }
 }

@@ -53,7 +53,7 @@ families! {
         TopicState: Gauge "nodewarden_topic_state" TOPIC "1 for the current state of a kernel topic (on, partial, off), 0 for the others. nodewarden status shows the reason.";
         ProgramRuns: Counter "nodewarden_program_runs_total" PROGRAM "Runs of an eBPF program while the kernel measured runs.";
         ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program while the kernel measured runs.";
-        ProgramsMeasured: Counter "nodewarden_programs_measured_seconds_total" NONE "Time during which the kernel measured the runs of eBPF programs: by default one second in ten.";
+        ProgramsMeasured: Counter "nodewarden_programs_measured_seconds_total" NONE "Time during which the kernel measured the runs of eBPF programs: by default one second a minute.";
         ProgramMemory: Gauge "nodewarden_program_memory_bytes" PROGRAM "Kernel memory of an eBPF program.";
         ProgramMisses: Counter "nodewarden_program_recursion_misses_total" PROGRAM "Times that the kernel skipped an eBPF program because it was already running on that CPU: what it would have counted or reported is missing. Absent before Linux 5.12.";
         EventsSeen: Counter "nodewarden_events_seen_total" TYPE "Events taken from the kernel's ring buffer.";

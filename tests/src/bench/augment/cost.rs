@@ -72,7 +72,10 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
         let minutes = begun.elapsed().as_secs_f64() / 60.0;
         let own = (agent.cpu_time()? - own).as_secs_f64() / minutes;
         let beside = (cpu_time(kubelet)? - beside).as_secs_f64() / minutes;
-        run.progress(&format!("CPU by thread, ms a minute: {}", threads.since(agent.pid(), begun.elapsed())));
+        run.progress(&format!(
+            "CPU by thread, ms a minute (wake-ups): {}",
+            threads.since(agent.pid(), begun.elapsed())
+        ));
         let memory = agent.client()?.status()?.resident_bytes as f64 / 1e6;
         figures.extend([
             figure(&format!("CPU time, {kind}"), "s/min", own, Bound::p50(CPU)),

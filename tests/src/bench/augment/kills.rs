@@ -24,6 +24,8 @@ const KILLS: [usize; 2] = [20, 4];
 /// Kills as fast as the machine can, on a full and on a quick run.
 const STORM: [u32; 2] = [10_000, 1_000];
 const LIMIT: u64 = 32 * MIB;
+/// Of the storm's pod: the less a child uses, the more are killed in a minute.
+const STORM_LIMIT: u64 = 16 * MIB;
 /// How long an Event may take before it counts as missing.
 const MISSING: Duration = Duration::from_secs(10);
 /// Until the agent has read the pods.
@@ -53,8 +55,8 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     let options = NodeOptions { kind: Some(NodeKind::Kubelet), ..NodeOptions::default() };
     let fixture = Prepared::of(run.context, cluster.clone(), None).start(options)?;
     let groups: Vec<Group> =
-        (0..PODS).map(|number| start(run, &fixture, number)).collect::<Result<_, _>>()?;
-    let of_storm = start(run, &fixture, PODS)?;
+        (0..PODS).map(|number| start(run, &fixture, number, LIMIT)).collect::<Result<_, _>>()?;
+    let of_storm = start(run, &fixture, PODS, STORM_LIMIT)?;
     let agent = Agent::start(run.context, &self::options(run, &fixture))?;
     std::thread::sleep(run.context.patiently(SETTLED));
     let events = Events(Watch::start(
@@ -72,7 +74,7 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     let before = counted(&agent)?;
     run.progress(&format!("{} kills in another pod, as fast as they come", STORM[usual]));
     let begun = Instant::now();
-    kill_victims(run.context, &of_storm, STORM[usual], 2 * LIMIT)?;
+    kill_victims(run.context, &of_storm, STORM[usual], 2 * STORM_LIMIT)?;
     let took = begun.elapsed().as_secs_f64();
     let mut now = 0.0;
     // Counts that do not come are a figure, not an error.
@@ -103,11 +105,11 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
 }
 
 /// Starts a pod with a memory limit, and returns its container's cgroup.
-fn start(run: &Run<'_>, fixture: &ClusterFixture<'_>, number: usize) -> Result<Group, Failure> {
+fn start(run: &Run<'_>, fixture: &ClusterFixture<'_>, number: usize, limit: u64) -> Result<Group, Failure> {
     let name = format!("limited-{number}");
     let mut object = pod(&name, fixture.name(), WAIT);
     object["spec"]["containers"][0]["resources"] =
-        json!({ "requests": { "cpu": "10m", "memory": "16Mi" }, "limits": { "memory": LIMIT.to_string() } });
+        json!({ "requests": { "cpu": "10m", "memory": "16Mi" }, "limits": { "memory": limit.to_string() } });
     fixture.apply(&object)?;
     let ready = fixture.wait_ready(&name)?;
     let uid = ready["metadata"]["uid"].as_str().unwrap_or_default();

@@ -43,9 +43,17 @@ pub struct Round {
     pub restarts: u64,
 }
 
+/// Returns `None` if the readings do not show when the threshold was crossed and memory was back, because
+/// something else on the machine used it.
+///
 /// # Errors
 /// The pod does not start or is not evicted.
-pub fn round(run: &Run<'_>, beside: &mut Beside<'_>, pace: u64, name: &str) -> Result<Round, Failure> {
+pub fn round(
+    run: &Run<'_>,
+    beside: &mut Beside<'_>,
+    pace: u64,
+    name: &str,
+) -> Result<Option<Round>, Failure> {
     let context = run.context;
     let pod = beside.start_pod(name, 16)?;
     let process = Process::open(main_process(&pod)?)?;
@@ -71,21 +79,26 @@ pub fn round(run: &Run<'_>, beside: &mut Beside<'_>, pace: u64, name: &str) -> R
         })
     });
     let killed = killed.transpose()?;
-    let seen = judge::passed(&samples, threshold, killed.unwrap_or(dead), dead).ok_or_else(|| {
-        let lowest = samples.iter().map(|sample| sample.available).min();
-        Failure::Unexpected(format!(
-            "of {} readings the lowest is {lowest:?}, with a threshold of {threshold}",
-            samples.len()
-        ))
-    })?;
     let last = beside.cluster.pod(name)?;
+    let (others, restarts) = (beside.changed()?, last.map_or(0, |pod| restarts(&pod)));
+    beside.cluster.run(&["delete", "pod", name, "--ignore-not-found", "--wait=false"])?;
+    beside.cluster.wait_gone(name, 60)?;
+    let Some(seen) = judge::passed(&samples, threshold, killed.unwrap_or(dead), dead) else {
+        let lowest = samples.iter().map(|sample| sample.available).min().unwrap_or(0);
+        run.progress(&format!(
+            "{name}: repeated: something else used memory: of {} readings the lowest is {lowest}, with a threshold \
+             of {threshold} bytes",
+            samples.len()
+        ));
+        return Ok(None);
+    };
     let round = Round {
         kill: killed.map(|killed| judge::milliseconds(seen.crossing, killed)),
         dead: judge::milliseconds(seen.crossing, dead),
         known: known.saturating_duration_since(dead_at).as_secs_f64() * 1e3,
         below: threshold.saturating_sub(seen.lowest) as f64 / 1e6,
-        others: beside.changed()?,
-        restarts: last.map_or(0, |pod| restarts(&pod)),
+        others,
+        restarts,
     };
     run.progress(&format!(
         "{name}: kill {} ms, dead {:.1} ms, known {:.0} ms after it, {:.0} MB below, {} others, {} restarts",
@@ -96,9 +109,7 @@ pub fn round(run: &Run<'_>, beside: &mut Beside<'_>, pace: u64, name: &str) -> R
         round.others,
         round.restarts
     ));
-    beside.cluster.run(&["delete", "pod", name, "--ignore-not-found", "--wait=false"])?;
-    beside.cluster.wait_gone(name, 60)?;
-    Ok(round)
+    Ok(Some(round))
 }
 
 /// When the API server knew that the pod was evicted.

@@ -35,7 +35,7 @@ pub fn cost(run: &Run<'_>, side: &Side<'_>, cluster: &Cluster, time: Duration) -
     std::thread::sleep(time);
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
     let cpu = (cpu_time(pid)? - before).as_secs_f64() / minutes;
-    run.progress(&format!("CPU by thread, ms a minute: {}", threads.since(pid, begun.elapsed())));
+    run.progress(&format!("CPU by thread, ms a minute (wake-ups): {}", threads.since(pid, begun.elapsed())));
     let user = format!("system:node:{}", side.fixture().name());
     let requests: Vec<_> = log.read()?.into_iter().filter(|request| request.user == user).collect();
     run.progress(&format!("requests in {:.0} s: {}", minutes * 60.0, by_kind(&requests)));

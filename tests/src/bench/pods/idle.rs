@@ -15,6 +15,8 @@ const REST: Duration = Duration::from_secs(5);
 pub struct Cost {
     /// CPU seconds per minute.
     pub cpu: f64,
+    /// Wake-ups of all threads a minute.
+    pub wakes: f64,
     /// `VmRSS` in bytes.
     pub resident: u64,
     /// Resident memory without the mapped eBPF arrays, which belong to the kernel, in bytes: as the agent's
@@ -22,7 +24,7 @@ pub struct Cost {
     pub own: u64,
 }
 
-/// Measures the agent for `time`, and prints the CPU time of each thread.
+/// Measures the agent for `time`, and prints the CPU time and the wake-ups of each thread.
 ///
 /// # Errors
 /// The agent cannot be read.
@@ -32,48 +34,75 @@ pub fn cost(run: &Run<'_>, fixture: &PodsFixture<'_>, time: Duration) -> Result<
     let earlier = CpuByThread::of(agent.pid());
     let (before, begun) = (agent.cpu_time()?, Instant::now());
     std::thread::sleep(time);
-    let cpu = (agent.cpu_time()? - before).as_secs_f64() * 60.0 / begun.elapsed().as_secs_f64();
-    run.progress(&format!("CPU by thread, ms a minute: {}", earlier.since(agent.pid(), begun.elapsed())));
+    let minutes = begun.elapsed().as_secs_f64() / 60.0;
+    let cpu = (agent.cpu_time()? - before).as_secs_f64() / minutes;
+    let wakes = earlier.wakes_since(agent.pid()) as f64 / minutes;
+    let by_thread = earlier.since(agent.pid(), begun.elapsed());
+    run.progress(&format!("CPU by thread, ms a minute (wake-ups): {by_thread}"));
     let resident = resident(agent.pid())?;
-    Ok(Cost { cpu, resident, own: agent.client()?.status()?.resident_bytes })
+    Ok(Cost { cpu, wakes, resident, own: agent.client()?.status()?.resident_bytes })
 }
 
-/// CPU times of a process's threads at one moment.
-pub struct CpuByThread(BTreeMap<String, u64>);
+/// CPU times and wake-ups of a process's threads at one moment.
+pub struct CpuByThread(BTreeMap<String, Ran>);
+
+/// How long a thread has run, and how often it has slept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ran {
+    ns: u64,
+    /// Voluntary context switches: as often it was woken.
+    wakes: u64,
+}
 
 impl CpuByThread {
     pub fn of(pid: u32) -> Self {
         Self(threads(pid))
     }
 
-    /// What each thread has used since then in ms a minute, the largest first. `time` is how long that is.
+    /// What each thread has used since then in ms a minute, with its wake-ups a minute, the largest first.
+    /// `time` is how long that is.
     pub fn since(&self, pid: u32, time: Duration) -> String {
         grown(&self.0, &threads(pid), time)
     }
+
+    /// Wake-ups of all threads since then.
+    pub fn wakes_since(&self, pid: u32) -> u64 {
+        let now = threads(pid);
+        let before = |name| self.0.get(name).map_or(0, |ran| ran.wakes);
+        now.iter().map(|(name, ran)| ran.wakes.saturating_sub(before(name))).sum()
+    }
 }
 
-/// CPU time of a process's threads in nanoseconds, by name. Threads that have ended are missing.
-fn threads(pid: u32) -> BTreeMap<String, u64> {
+/// What a process's threads have used, by name. Threads that have ended are missing.
+fn threads(pid: u32) -> BTreeMap<String, Ran> {
     let mut threads = BTreeMap::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
         let (Some(name), Some(scheduled)) = (read("comm"), read("schedstat")) else { continue };
         // The first number is the time on a CPU (Documentation/scheduler/sched-stats.rst).
         let on_cpu = scheduled.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
-        *threads.entry(name.trim().to_owned()).or_default() += on_cpu.unwrap_or(0);
+        let sum: &mut Ran = threads.entry(name.trim().to_owned()).or_default();
+        sum.ns += on_cpu.unwrap_or(0);
+        sum.wakes += read("status").and_then(|text| voluntary(&text)).unwrap_or(0);
     }
     threads
 }
 
-/// The CPU time of each thread between two readings in ms per minute, the largest first.
-fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>, time: Duration) -> String {
+fn voluntary(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+/// What each thread has used between two readings, per minute, the largest first.
+fn grown(before: &BTreeMap<String, Ran>, after: &BTreeMap<String, Ran>, time: Duration) -> String {
+    let minutes = time.as_secs_f64() / 60.0;
     let grown = after.iter().map(|(name, now)| {
-        let took = now.saturating_sub(before.get(name).copied().unwrap_or(0));
-        (took as f64 / 1e6 * 60.0 / time.as_secs_f64(), name)
+        let then = before.get(name).copied().unwrap_or_default();
+        let ms = now.ns.saturating_sub(then.ns) as f64 / 1e6 / minutes;
+        (ms, now.wakes.saturating_sub(then.wakes) as f64 / minutes, name)
     });
-    let mut grown = grown.filter(|(ms, _)| *ms >= 0.1).collect::<Vec<_>>();
+    let mut grown = grown.filter(|(ms, ..)| *ms >= 0.1).collect::<Vec<_>>();
     grown.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let words = grown.into_iter().map(|(ms, name)| format!("{name} {ms:.1}"));
+    let words = grown.into_iter().map(|(ms, wakes, name)| format!("{name} {ms:.1} ({wakes:.0})"));
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -99,11 +128,22 @@ mod tests {
 
     #[test]
     fn threads_are_sorted_by_cpu_time() {
-        let of = |list: &[(&str, u64)]| list.iter().map(|(name, ns)| (name.to_string(), *ns)).collect();
-        let (before, after) =
-            (of(&[("a", 1_000_000), ("c", 5)]), of(&[("a", 2_000_000), ("b", 5_000_000), ("c", 6)]));
-        assert_eq!(grown(&before, &after, Duration::from_secs(30)), "b 10.0, a 2.0");
-        assert!(threads(std::process::id()).values().any(|ns| *ns > 0));
+        let of = |list: &[(&str, u64, u64)]| {
+            list.iter().map(|(name, ns, wakes)| (name.to_string(), Ran { ns: *ns, wakes: *wakes })).collect()
+        };
+        let (before, after) = (
+            of(&[("a", 1_000_000, 3), ("c", 5, 0)]),
+            of(&[("a", 2_000_000, 7), ("b", 5_000_000, 2), ("c", 6, 0)]),
+        );
+        assert_eq!(grown(&before, &after, Duration::from_secs(30)), "b 10.0 (4), a 2.0 (8)");
+        assert!(threads(std::process::id()).values().any(|ran| ran.ns > 0));
+    }
+
+    #[test]
+    fn wake_ups_are_read_from_the_status() {
+        let text = "Threads:\t3\nvoluntary_ctxt_switches:\t77\nnonvoluntary_ctxt_switches:\t5\n";
+        assert_eq!(voluntary(text), Some(77));
+        assert_eq!(voluntary("Threads:\t3\n"), None);
     }
 
     #[test]

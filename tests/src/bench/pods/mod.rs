@@ -146,6 +146,7 @@ fn of_idle(pods: usize, cost: idle::Cost) -> Vec<Figure> {
     };
     vec![
         one("CPU time", "s/min", cost.cpu, bound),
+        one("wake-ups of all threads", "/min", cost.wakes, Bound::NONE),
         one("memory without eBPF maps", "MB", cost.own as f64 / 1e6, memory),
         one("memory with mapped eBPF maps", "MB", cost.resident as f64 / 1e6, Bound::NONE),
     ]
@@ -167,11 +168,11 @@ mod tests {
 
     #[test]
     fn the_bound_depends_on_the_number_of_pods() {
-        let cost = idle::Cost { cpu: 0.3, resident: 40_000_000, own: 29_000_000 };
+        let cost = idle::Cost { cpu: 0.3, wakes: 40.0, resident: 40_000_000, own: 29_000_000 };
         let holds = |pods| of_idle(pods, cost).iter().map(|f| f.holds).collect::<Vec<_>>();
-        assert_eq!(holds(50), [false, true, true]);
-        assert_eq!(holds(100), [true, true, true]);
-        assert_eq!(holds(500), [true, true, true]);
+        assert_eq!(holds(50), [false, true, true, true]);
+        assert_eq!(holds(100), [true; 4]);
+        assert_eq!(holds(500), [true; 4]);
         assert_eq!(of_idle(0, cost)[0].bound, Bound::NONE);
     }
 }

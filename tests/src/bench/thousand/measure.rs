@@ -72,16 +72,16 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     std::thread::sleep(REST);
 
     run.progress(&format!("{pods} pods: idle for {idle_seconds} s"));
-    let (threads, calls, switches) = (CpuByThread::of(agent.pid()), calls(&scale)?, switches(agent.pid()));
+    let (threads, calls) = (CpuByThread::of(agent.pid()), calls(&scale)?);
     let before = agent.cpu_time()?;
     let idle = Duration::from_secs(idle_seconds);
     std::thread::sleep(idle);
     let minutes = idle.as_secs_f64() / 60.0;
     let idle_cpu = (agent.cpu_time()? - before).as_secs_f64() / minutes;
-    let wakes = self::switches(agent.pid()).saturating_sub(switches) as f64 / minutes;
+    let wakes = threads.wakes_since(agent.pid()) as f64 / minutes;
     let by_thread = threads.since(agent.pid(), idle);
     let calls = self::calls(&scale)?.saturating_sub(calls) as f64 / minutes;
-    run.progress(&format!("{pods} pods: CPU by thread, ms a minute: {by_thread}"));
+    run.progress(&format!("{pods} pods: CPU by thread, ms a minute (wake-ups): {by_thread}"));
     let memory_mb = agent.client()?.status()?.resident_bytes as f64 / 1e6;
     let count = |kind: &str| count(agent.pid(), kind);
     let (descriptors, threads) = (count("fd")?, count("task")?);
@@ -138,28 +138,4 @@ fn calls(scale: &Scale<'_>) -> Result<u64, Failure> {
 fn count(pid: u32, kind: &str) -> Result<f64, Failure> {
     let path = PathBuf::from(format!("/proc/{pid}/{kind}"));
     Ok(std::fs::read_dir(&path).map_err(Failure::file(&path))?.count() as f64)
-}
-
-/// Voluntary context switches of a process's threads. Threads that have ended are missing.
-fn switches(pid: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
-    status.filter_map(|text| voluntary(&text)).sum()
-}
-
-fn voluntary(status: &str) -> Option<u64> {
-    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn switches_are_read_from_the_status() {
-        let text = "Threads:\t3\nvoluntary_ctxt_switches:\t77\nnonvoluntary_ctxt_switches:\t5\n";
-        assert_eq!(voluntary(text), Some(77));
-        assert_eq!(voluntary("Threads:\t3\n"), None);
-        let _some = switches(std::process::id());
-    }
 }

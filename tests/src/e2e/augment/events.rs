@@ -10,7 +10,7 @@ use super::fixture::{Augmented, NEEDS, QUOTA_US, limited_uid};
 use crate::e2e::pressure::fixture::{metric, output_of};
 use crate::e2e::support::{MIB, die_of_memory, eventually, kill_victims};
 use crate::fixture::{Group, Worker};
-use crate::harness::{Capability, Context, Failure, REPORTED, Test};
+use crate::harness::{Capability, Context, Failure, REPORTED, Test, writers_are_seen_by};
 use crate::{ensure, ensure_eq};
 
 /// What measures a time below a second, and makes hundreds of kills.
@@ -35,9 +35,6 @@ pub const TESTS: &[Test] = &[
 ];
 
 const ONLY_EVENTS: &str = "events: Enforce, protection: Off, memoryHigh: Off, cpuIdle: Off, cpuBurst: Off";
-
-/// Is there where the kernel has kprobes.
-const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
 
 /// Kills on an ordinary and on an emulated machine; more than there may be requests.
 const KILLS: [u32; 2] = [200, 60];
@@ -117,7 +114,7 @@ fn wait_followed(node: &Augmented<'_>) -> Result<(), Failure> {
 }
 
 /// Another program writes limits although the spec has not changed. The Event names its process where the
-/// kernel has kprobes.
+/// kernel has kprobes, or fanotify that watches cgroups.
 fn limit(context: &Context) -> Result<(), Failure> {
     let node = Augmented::new(context)?;
     let agent = node.start_with_few_rounds(ONLY_EVENTS, &context.temp.join("state"))?;
@@ -126,7 +123,9 @@ fn limit(context: &Context) -> Result<(), Failure> {
     let topic = topic.ok_or_else(|| Failure::Unexpected("the topic limit_writes is not shown".into()))?;
     let sees = topic.state == "on" || topic.reason.starts_with("fanotify is used instead");
     ensure!(sees || !topic.reason.is_empty(), "the topic limit_writes is {} without a reason", topic.state);
-    ensure!(sees || !Path::new(KPROBES).exists(), "not seen although there are kprobes: {}", topic.reason);
+    if let (false, Some(by)) = (sees, writers_are_seen_by()) {
+        return Err(Failure::Unexpected(format!("not seen although there is {by}: {}", topic.reason)));
+    }
     let seen = if sees { "seen".to_owned() } else { format!("not seen: {}", topic.reason) };
     println!("{REPORTED}who writes limits is {seen}");
     // A cgroup that is just being made gets its limits one after the other.

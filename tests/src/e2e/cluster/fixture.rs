@@ -15,6 +15,8 @@ use crate::harness::{Context, Failure};
 
 /// The directory of the node's certificates below that of the test.
 pub const CERTIFICATES: &str = "pki";
+/// How much of the kubelet's log is shown of a pod that should be gone.
+const LINES_OF_LEFT: usize = 8;
 /// How long a node may take until it is ready. A kubelet takes 20 s.
 const READY_SECONDS: u64 = 60;
 
@@ -272,15 +274,13 @@ impl<'c> ClusterFixture<'c> {
         let mut left = Vec::new();
         let gone = eventually(self.context.patiently(60), "", || {
             let list = self.get(&["pods"])?;
-            left = list["items"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|pod| pod["metadata"]["name"].clone())
-                .collect();
+            left = list["items"].as_array().cloned().unwrap_or_default();
             Ok(left.is_empty().then_some(()))
         });
-        gone.map_err(|_| Failure::Unexpected(format!("pods that were deleted are still there: {left:?}")))?;
+        gone.map_err(|_| {
+            let left: Vec<String> = left.iter().map(|pod| self.why_left(pod)).collect();
+            Failure::Unexpected(format!("pods that were deleted are still there: {}", left.join("\n")))
+        })?;
         let sandboxes = crate::fixture::Cri::connect(self.containerd.socket())?;
         // A kubelet removes a pod's sandbox a while after the pod is gone from the API.
         if let Node::Nodewarden { .. } = self.node {
@@ -295,6 +295,20 @@ impl<'c> ClusterFixture<'c> {
         }
         self.delete(&format!("/api/v1/nodes/{}", self.name))?;
         self.delete(&format!("/api/v1/namespaces/{}", self.namespace))
+    }
+
+    /// A pod that should be gone, with what the kubelet has last logged of it.
+    fn why_left(&self, pod: &Value) -> String {
+        let metadata = &pod["metadata"];
+        let log = self.node.kubelet_lines(metadata["uid"].as_str().unwrap_or_default(), LINES_OF_LEFT);
+        format!(
+            "{}, deleted at {}, phase {}, containers {}\n{}",
+            metadata["name"],
+            metadata["deletionTimestamp"],
+            pod["status"]["phase"],
+            pod["status"]["containerStatuses"],
+            log.join("\n")
+        )
     }
 
     fn wait_node_ready(&self) -> Result<(), Failure> {

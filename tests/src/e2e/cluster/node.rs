@@ -177,6 +177,14 @@ impl<'c> Node<'c> {
         }
     }
 
+    /// The last lines of the kubelet's log that contain `text`, at most `count`.
+    pub fn kubelet_lines(&self, text: &str, count: usize) -> Vec<String> {
+        match self {
+            Self::Kubelet { kubelet, .. } => kubelet.last_lines(text, count),
+            Self::Nodewarden { .. } => Vec::new(),
+        }
+    }
+
     /// nodewarden.
     ///
     /// # Errors

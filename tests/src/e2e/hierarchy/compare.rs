@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::recording::Files;
 use crate::fixture::Layout;
-use crate::harness::{Context, Failure};
+use crate::harness::{Context, Failure, kernel_version};
 use crate::page::whole_pages;
 
 /// A file with a value other than expected.
@@ -81,7 +81,7 @@ pub fn place(layout: &Layout, path: &str, file: &str) -> Option<PathBuf> {
 /// Whether a file may be missing: of a huge page size that this CPU lacks, of an optional controller, or
 /// newer than this kernel.
 fn cannot_be(layout: &Layout, file: &str) -> bool {
-    if file == "cpu.idle" && kernel().is_some_and(|version| version < CPU_IDLE_SINCE) {
+    if file == "cpu.idle" && kernel_version().is_some_and(|version| version < CPU_IDLE_SINCE) {
         return true;
     }
     let controller = file.split('.').next().unwrap_or_default();
@@ -93,13 +93,6 @@ fn cannot_be(layout: &Layout, file: &str) -> bool {
 
 /// The first Linux with `cpu.idle`.
 const CPU_IDLE_SINCE: [u32; 2] = [5, 15];
-
-/// Major and minor version of this kernel.
-fn kernel() -> Option<[u32; 2]> {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    let mut numbers = release.split('.').map(str::parse);
-    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
-}
 
 /// Whether the kernel has huge pages of this size, spelled as in the names of cgroup files (`2MB`).
 pub fn has_page_size(size: &str) -> bool {

@@ -14,6 +14,7 @@ use super::values::is_written;
 use crate::e2e::cluster::fixture::condition;
 use crate::e2e::support::eventually;
 use crate::ensure;
+use crate::fixture::ApiError;
 use crate::harness::{Context, Failure};
 use crate::soak::seeded::Counts;
 
@@ -154,21 +155,30 @@ pub fn settle(context: &Context, node: &mut Node<'_>) -> Result<Vec<Value>, Fail
     let settled = eventually(context.patiently(SETTLES), "", || {
         node.observe();
         node.fixture.control_plane()?.keep()?;
-        for kind in 0..KINDS {
-            if !node.is_settled(kind)? {
-                last = node.pods()?;
-                return Ok(None);
-            }
+        match settled_pods(node, &mut last) {
+            // An API server that is slow for a while is no fault of what is tested here.
+            Err(Failure::Api(ApiError::Io { .. })) => Ok(None),
+            done => done,
         }
-        let pods = node.pods()?;
-        let are_ready = pods.iter().all(|pod| condition(pod, "Ready") == Some("True"));
-        Ok(are_ready.then_some(pods))
     });
     settled.map_err(|failure| {
         let seen: Vec<_> =
             last.iter().map(|pod| format!("{} {}", pod["metadata"]["name"], pod["status"])).collect();
         Failure::Unexpected(format!("the Deployments are not as wanted{failure}: {seen:#?}"))
     })
+}
+
+/// The pods if every Deployment is as its spec says and they are ready; else `last` is what there is.
+fn settled_pods(node: &mut Node<'_>, last: &mut Vec<Value>) -> Result<Option<Vec<Value>>, Failure> {
+    for kind in 0..KINDS {
+        if !node.is_settled(kind)? {
+            *last = node.pods()?;
+            return Ok(None);
+        }
+    }
+    let pods = node.pods()?;
+    let are_ready = pods.iter().all(|pod| condition(pod, "Ready") == Some("True"));
+    Ok(are_ready.then_some(pods))
 }
 
 /// Waits until the agent has written what it is for, and no other setting differs.

@@ -17,8 +17,11 @@ pub struct Order {
     pub working_set: Option<u64>,
 }
 
-/// Time between two checks for missing sources and re-created cgroups.
+/// Shortest time between two checks for missing sources and re-created cgroups. They are made when an order
+/// has woken the thread anyway.
 const RENEW: Duration = Duration::from_secs(5);
+/// The same without orders: longer than between the engine's passes (10 s), each of which orders.
+const RENEW_UNASKED: Duration = Duration::from_secs(15);
 
 /// Shortest time between two moves of a threshold: each move waits for all CPUs (synchronize_rcu in
 /// `memcg_event_remove` and `__mem_cgroup_usage_register_event`).
@@ -27,10 +30,11 @@ const MOVE: Duration = Duration::from_millis(200);
 /// Runs until the sender of orders is dropped.
 pub fn run(slots: &Slots, orders: &Receiver<Order>, part: &Part) {
     let mut wanted = BTreeMap::new();
-    let mut renew_at = Instant::now() + RENEW;
-    let mut move_at = Instant::now();
+    let mut renewed = Instant::now();
+    let mut move_at = renewed;
     loop {
-        let next = if wanted.is_empty() { renew_at } else { renew_at.min(move_at) };
+        let unasked = renewed + RENEW_UNASKED;
+        let next = if wanted.is_empty() { unasked } else { unasked.min(move_at) };
         part.waits();
         let order = orders.recv_timeout(next.saturating_duration_since(Instant::now()));
         part.progress();
@@ -49,9 +53,9 @@ pub fn run(slots: &Slots, orders: &Receiver<Order>, part: &Part) {
                 move_at = now + MOVE;
             }
         }
-        if now >= renew_at {
+        if now.duration_since(renewed) >= RENEW {
             slots.renew();
-            renew_at = now + RENEW;
+            renewed = now;
         }
     }
 }
