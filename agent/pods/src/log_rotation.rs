@@ -90,8 +90,14 @@ impl Rotator {
             tokio::time::sleep(self.policy.interval).await;
             pulse.progress();
             let running = self.running();
-            self.failing.retain(|id| running.iter().any(|(own, _)| own == id));
-            self.rotate_all(running).await;
+            let ids: BTreeSet<&str> = running.iter().map(|(id, _)| id.as_str()).collect();
+            self.failing.retain(|id| ids.contains(id.as_str()));
+            let max_size = self.max_size;
+            // All in one job: one for each log costs more than its look at the file.
+            let due = blocking::LOG_ROTATION.run(move || due(running, max_size));
+            if let Ok(due) = due.await {
+                self.rotate_all(due).await;
+            }
         }
     }
 
@@ -144,6 +150,13 @@ impl Rotator {
             Err(error) => debug!(log = %log.full().display(), "cannot rotate: {error}"),
         }
     }
+}
+
+/// The logs that are not known to be smaller than `max_size`: those that have reached it, are missing, or
+/// cannot be looked at. Blocks.
+fn due(logs: Vec<(String, LogPath)>, max_size: u64) -> Vec<(String, LogPath)> {
+    let is_small = |log: &LogPath| matches!(log.size(), Ok(Some(size)) if size < max_size);
+    logs.into_iter().filter(|(_, log)| !is_small(log)).collect()
 }
 
 /// What was done with a log's files before the runtime is asked to reopen it.
@@ -223,6 +236,23 @@ mod tests {
             // There is no runtime that could reopen them.
             assert_eq!(rotator.failing.len(), 7, "{workers} at a time");
         }
+    }
+
+    #[test]
+    fn logs_that_are_small_are_not_due() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = |name: &str, bytes: Option<usize>| {
+            let log = LogPath::new(dir.path(), format!("{name}/0.log"));
+            if let Some(bytes) = bytes {
+                std::fs::create_dir(dir.path().join(name)).unwrap();
+                std::fs::write(log.full(), vec![b'x'; bytes]).unwrap();
+            }
+            (name.to_owned(), log)
+        };
+        let logs =
+            vec![log("small", Some(9)), log("full", Some(10)), log("large", Some(11)), log("none", None)];
+        let due: Vec<String> = due(logs, 10).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(due, ["full", "large", "none"]);
     }
 
     /// The test has one thread for everything asynchronous: if that thread looked at the log, it would hang

@@ -44,11 +44,12 @@ pub fn cost(run: &Run<'_>, fixture: &PodsFixture<'_>, time: Duration) -> Result<
 }
 
 /// CPU times and wake-ups of a process's threads at one moment.
-pub struct CpuByThread(BTreeMap<String, Ran>);
+pub struct CpuByThread(BTreeMap<u32, Ran>);
 
 /// How long a thread has run, and how often it has slept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Ran {
+    name: String,
     ns: u64,
     /// Voluntary context switches: as often it was woken.
     wakes: u64,
@@ -67,25 +68,35 @@ impl CpuByThread {
 
     /// Wake-ups of all threads since then.
     pub fn wakes_since(&self, pid: u32) -> u64 {
-        let now = threads(pid);
-        let before = |name| self.0.get(name).map_or(0, |ran| ran.wakes);
-        now.iter().map(|(name, ran)| ran.wakes.saturating_sub(before(name))).sum()
+        differences(&self.0, &threads(pid)).values().map(|ran| ran.wakes).sum()
     }
 }
 
-/// What a process's threads have used, by name. Threads that have ended are missing.
-fn threads(pid: u32) -> BTreeMap<String, Ran> {
+/// What a process's threads have used, by their ids. Threads that have ended are missing.
+fn threads(pid: u32) -> BTreeMap<u32, Ran> {
     let mut threads = BTreeMap::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
         let (Some(name), Some(scheduled)) = (read("comm"), read("schedstat")) else { continue };
+        let Some(id) = task.file_name().to_str().and_then(|id| id.parse().ok()) else { continue };
         // The first number is the time on a CPU (Documentation/scheduler/sched-stats.rst).
         let on_cpu = scheduled.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
-        let sum: &mut Ran = threads.entry(name.trim().to_owned()).or_default();
-        sum.ns += on_cpu.unwrap_or(0);
-        sum.wakes += read("status").and_then(|text| voluntary(&text)).unwrap_or(0);
+        let wakes = read("status").and_then(|text| voluntary(&text)).unwrap_or(0);
+        threads.insert(id, Ran { name: name.trim().to_owned(), ns: on_cpu.unwrap_or(0), wakes });
     }
     threads
+}
+
+/// What the threads have used between two readings, by name.
+fn differences(before: &BTreeMap<u32, Ran>, after: &BTreeMap<u32, Ran>) -> BTreeMap<String, Ran> {
+    let mut all = BTreeMap::<String, Ran>::new();
+    for (id, now) in after {
+        let then = before.get(id).cloned().unwrap_or_default();
+        let sum = all.entry(now.name.clone()).or_default();
+        sum.ns += now.ns.saturating_sub(then.ns);
+        sum.wakes += now.wakes.saturating_sub(then.wakes);
+    }
+    all
 }
 
 fn voluntary(status: &str) -> Option<u64> {
@@ -93,13 +104,10 @@ fn voluntary(status: &str) -> Option<u64> {
 }
 
 /// What each thread has used between two readings, per minute, the largest first.
-fn grown(before: &BTreeMap<String, Ran>, after: &BTreeMap<String, Ran>, time: Duration) -> String {
+fn grown(before: &BTreeMap<u32, Ran>, after: &BTreeMap<u32, Ran>, time: Duration) -> String {
     let minutes = time.as_secs_f64() / 60.0;
-    let grown = after.iter().map(|(name, now)| {
-        let then = before.get(name).copied().unwrap_or_default();
-        let ms = now.ns.saturating_sub(then.ns) as f64 / 1e6 / minutes;
-        (ms, now.wakes.saturating_sub(then.wakes) as f64 / minutes, name)
-    });
+    let grown = differences(before, after).into_iter();
+    let grown = grown.map(|(name, ran)| (ran.ns as f64 / 1e6 / minutes, ran.wakes as f64 / minutes, name));
     let mut grown = grown.filter(|(ms, ..)| *ms >= 0.1).collect::<Vec<_>>();
     grown.sort_by(|a, b| b.0.total_cmp(&a.0));
     let words = grown.into_iter().map(|(ms, wakes, name)| format!("{name} {ms:.1} ({wakes:.0})"));
@@ -128,12 +136,14 @@ mod tests {
 
     #[test]
     fn threads_are_sorted_by_cpu_time() {
-        let of = |list: &[(&str, u64, u64)]| {
-            list.iter().map(|(name, ns, wakes)| (name.to_string(), Ran { ns: *ns, wakes: *wakes })).collect()
+        let of = |list: &[(u32, &str, u64, u64)]| {
+            let ran = |name: &str, ns, wakes| Ran { name: name.to_owned(), ns, wakes };
+            list.iter().map(|(id, name, ns, wakes)| (*id, ran(name, *ns, *wakes))).collect()
         };
+        // Of two threads of one name the one that had used most has ended.
         let (before, after) = (
-            of(&[("a", 1_000_000, 3), ("c", 5, 0)]),
-            of(&[("a", 2_000_000, 7), ("b", 5_000_000, 2), ("c", 6, 0)]),
+            of(&[(1, "a", 1_000_000, 3), (2, "a", 90_000_000, 99), (3, "c", 5, 0)]),
+            of(&[(1, "a", 2_000_000, 7), (4, "b", 5_000_000, 2), (3, "c", 6, 0)]),
         );
         assert_eq!(grown(&before, &after, Duration::from_secs(30)), "b 10.0 (4), a 2.0 (8)");
         assert!(threads(std::process::id()).values().any(|ran| ran.ns > 0));
