@@ -170,6 +170,15 @@ pub struct Pressures {
     pub io: Option<Pressure>,
 }
 
+impl Pressures {
+    /// Whether no task was stalled in the last five minutes, as far as the averages show.
+    pub fn are_none(&self) -> bool {
+        let all = [self.cpu, self.memory, self.io].into_iter().flatten();
+        let lines = all.flat_map(|pressure| [Some(pressure.some), pressure.full]).flatten();
+        lines.flat_map(|line| [line.avg10, line.avg60, line.avg300]).all(|average| average == 0.0)
+    }
+}
+
 /// The machine: identity and totals. A text that could not be read is empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Machine {
@@ -243,4 +252,20 @@ pub struct Interface {
     pub tx_errors: u64,
     /// Packets to be sent that were dropped.
     pub tx_dropped: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_of_the_last_five_minutes_show_in_the_averages() {
+        let line = |avg300| PressureLine { avg300, total_us: 7, ..PressureLine::default() };
+        let of = |some, full: Option<f64>| Some(Pressure { some: line(some), full: full.map(line) });
+        let pressures = |cpu, io| Pressures { cpu, io, memory: None };
+        assert!(Pressures::default().are_none());
+        assert!(pressures(of(0.0, None), of(0.0, Some(0.0))).are_none(), "of an earlier time");
+        assert!(!pressures(of(0.01, None), None).are_none());
+        assert!(!pressures(None, of(0.0, Some(0.2))).are_none());
+    }
 }

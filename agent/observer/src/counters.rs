@@ -64,6 +64,14 @@ impl Source<'_> {
         Some((slot, self.cells.cpu(slot)))
     }
 
+    /// Whether a task of the cgroup has run since `totals` were read, or runs now; `None` if that is not
+    /// counted. `running` are the slots that have a task on a CPU.
+    pub fn ran(&self, group: &Group, totals: &KernelCounters, running: &[u32]) -> Option<bool> {
+        let slot = self.slot(group, Topic::Cpu)?;
+        let before = totals.cpu.as_ref()?.switches();
+        Some(running.contains(&slot) || self.cells.switches(slot) != before)
+    }
+
     /// Reads all counters except those of the CPU into `totals`. Counters that have no slot any more keep
     /// their last value.
     pub fn others(&self, group: &Group, totals: &mut KernelCounters) {

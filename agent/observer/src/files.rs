@@ -38,34 +38,53 @@ impl Files {
     }
 
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
-    /// read keeps its value. Readers of other cgroups are dropped.
-    pub(crate) fn read(&mut self, groups: Vec<(&Group, &mut Usage)>, asked: Asked) {
+    /// read keeps its value. With each is passed whether nothing has run in it or below it since that reading.
+    /// Readers of other cgroups are dropped.
+    pub(crate) fn read(&mut self, groups: Vec<(&Group, bool, &mut Usage)>, asked: Asked) {
         let mut readers = HashMap::with_capacity(groups.len());
         let mut work: Vec<Work<'_>> = groups
             .into_iter()
-            .map(|(group, usage)| {
+            .map(|(group, idle, usage)| {
                 let reader = match self.readers.remove(&group.path) {
                     Some((generation, reader)) if generation == group.generation => reader,
                     _ => GroupReader::new(&self.layout, group.path.clone(), &self.budget),
                 };
-                Work { group, usage, reader }
+                Work { group, idle, usage, reader }
             })
             .collect();
         read_all(&self.layout, &mut work, asked);
-        for Work { group, usage, reader } in work {
-            for io in &mut usage.io {
-                let device = self.devices.entry((io.major, io.minor));
-                io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
-            }
+        for Work { group, usage, reader, .. } in work {
+            self.name_devices(usage);
             readers.insert(group.path.clone(), (group.generation, reader));
         }
         self.readers = readers;
+    }
+
+    /// As [`Files::read`], for one group that no client waits for; the readers of others are kept.
+    pub(crate) fn read_one(&mut self, group: &Group, usage: &mut Usage, buffer: &mut Vec<u8>) {
+        let (generation, reader) = self.readers.entry(group.path.clone()).or_insert_with(|| {
+            (group.generation, GroupReader::new(&self.layout, group.path.clone(), &self.budget))
+        });
+        if *generation != group.generation {
+            *reader = GroupReader::new(&self.layout, group.path.clone(), &self.budget);
+            *generation = group.generation;
+        }
+        reader.read(&self.layout, Asked::Later, false, usage, buffer);
+        self.name_devices(usage);
+    }
+
+    fn name_devices(&mut self, usage: &mut Usage) {
+        for io in &mut usage.io {
+            let device = self.devices.entry((io.major, io.minor));
+            io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
+        }
     }
 }
 
 /// One cgroup to be read.
 struct Work<'a> {
     group: &'a Group,
+    idle: bool,
     /// Its last reading, and then the new one.
     usage: &'a mut Usage,
     reader: GroupReader,
@@ -77,7 +96,7 @@ const SPLIT: usize = 100;
 fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
     let one = |work: &mut [Work<'_>]| {
         let mut buffer = Vec::with_capacity(8192);
-        work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.usage, &mut buffer));
+        work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.idle, one.usage, &mut buffer));
     };
     // No client waits, so no second CPU is woken for it.
     if work.len() < SPLIT || asked == Asked::Later {

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod idle;
 pub mod limit_writes;
 pub mod names;
 pub mod neighbours;

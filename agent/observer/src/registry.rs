@@ -75,6 +75,7 @@ pub struct Registry {
     groups: BTreeMap<Arc<str>, Group>,
     retired: Vec<Retired>,
     generations: u64,
+    removals: u64,
     /// Whether a record named a cgroup that is not known, so that the tree has to be walked.
     unknown: bool,
 }
@@ -83,6 +84,11 @@ impl Registry {
     /// Every cgroup by path, parents before children.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values()
+    }
+
+    /// How many cgroups were created and removed so far: while it stays the same, the same ones are there.
+    pub fn version(&self) -> [u64; 2] {
+        [self.generations, self.removals]
     }
 
     /// Number of cgroups with counters now: slots in use in the hierarchy with the most of them.
@@ -224,6 +230,7 @@ impl Registry {
             return None;
         }
         group.removed = Some(time);
+        self.removals += 1;
         Some(self.happened(&path, time, Detail::CgroupRemoved {}))
     }
 

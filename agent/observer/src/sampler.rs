@@ -2,7 +2,7 @@
 //! of removed cgroups.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,15 +11,24 @@ use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
 use super::files::Files;
+use super::idle;
 use super::neighbours;
 use super::registry::{Group, Place, Registry};
 use nodewarden_machine::cgroup::Asked;
 use nodewarden_machine::cgroup::identify;
 use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, SlotPool, Spaces};
-use nodewarden_model::{GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
+use nodewarden_model::{
+    CpuCounters, GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic, Usage,
+};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
+
+/// How often the files of all cgroups are looked at, whether something ran in them or not.
+const ALL: Duration = Duration::from_secs(60);
+
+/// A removal counts as something that ran for so long: until everything has been read again.
+const RECENTLY: Duration = Duration::from_secs(30);
 
 /// The last reading of a cgroup.
 #[derive(Default)]
@@ -28,6 +37,8 @@ struct Remembered {
     wait: LastWait,
     counters: KernelCounters,
     usage: Usage,
+    /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
+    ran: bool,
     seen: u64,
 }
 
@@ -55,12 +66,23 @@ pub struct Sampler {
     /// By path. Boxed: a map has room for more entries than it holds.
     remembered: BTreeMap<Arc<str>, Box<Remembered>>,
     round: u64,
+    /// When [`Sampler::remember`] began last, and when it began to look at all cgroups (CLOCK_MONOTONIC).
+    remembered_ns: u64,
+    all_read_ns: u64,
 }
 
 impl Sampler {
     /// Nothing has been read yet.
     pub fn new(kernel: Option<KernelSide>, files: Files) -> Self {
-        Self { kernel, files, lost_waits_ns: 0, remembered: BTreeMap::new(), round: 0 }
+        Self {
+            kernel,
+            files,
+            lost_waits_ns: 0,
+            remembered: BTreeMap::new(),
+            round: 0,
+            remembered_ns: 0,
+            all_read_ns: 0,
+        }
     }
 
     /// Reads everything now. `name` adds the names that the container runtime has for an identity.
@@ -93,11 +115,24 @@ impl Sampler {
     }
 
     /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
-    /// is removed are known. `name` is called for each identity, so that its names can be looked up in time.
-    /// Creates no snapshot, which would take megabytes.
+    /// is removed are known. `name` is called for each of their identities, so that its names can be looked
+    /// up in time. Creates no snapshot, which would take megabytes. Once a minute all are looked at.
     pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
-        let groups = groups(registry);
-        self.read(&groups, Asked::Later);
+        let now = MonotonicClock::now_ns();
+        let last = std::mem::replace(&mut self.remembered_ns, now);
+        let groups = match &self.kernel {
+            Some(kernel) if now.saturating_sub(self.all_read_ns) < ALL.as_nanos() as u64 => {
+                let groups = self.that_ran(kernel, &registry.lock(), last);
+                self.read_some(&groups);
+                groups
+            }
+            _ => {
+                let groups = groups(registry);
+                self.read(&groups, Asked::Later);
+                self.all_read_ns = now;
+                groups
+            }
+        };
         for group in &groups {
             name(&group.identity);
         }
@@ -157,8 +192,44 @@ impl Sampler {
         // Both have the same paths in the same order.
         debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
         let both = groups.iter().zip(self.remembered.values_mut());
+        let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
+        let ran = both.filter(|(group, own)| own.ran || removed_since(group, since));
+        let ran: HashSet<&str> = idle::with_parents(ran.map(|(group, _)| &*group.path));
+        let both = groups.iter().zip(self.remembered.values_mut());
         let alive = both.filter(|(group, _)| group.removed.is_none());
-        self.files.read(alive.map(|(group, r)| (group, &mut r.usage)).collect(), asked);
+        // A reading that no client waits for looks at the CPU time itself.
+        let idle = |group: &Group| asked == Asked::Now && !ran.contains(&*group.path);
+        self.files.read(alive.map(|(group, own)| (group, idle(group), &mut own.usage)).collect(), asked);
+    }
+
+    /// The cgroups in which something ran or that are new since the last reading, those without counters of
+    /// their own, and all above them. `last_ns`: when that reading began.
+    fn that_ran(&self, kernel: &KernelSide, registry: &Registry, last_ns: u64) -> Vec<Group> {
+        let source = kernel.source();
+        let running: Vec<u32> = kernel.cells.running().into_iter().map(|(slot, _)| slot).collect();
+        // The record of a removal comes a moment after it.
+        let since = last_ns.saturating_sub(GRACE.as_nanos() as u64);
+        let ran = |group: &&Group| {
+            if removed_since(group, since) {
+                return true;
+            }
+            let known = self.remembered.get(&group.path).filter(|own| own.generation == group.generation);
+            let Some(known) = known else { return true };
+            group.removed.is_none() && source.ran(group, &known.counters, &running).unwrap_or(true)
+        };
+        let paths = idle::with_parents(registry.groups().filter(ran).map(|group| &*group.path));
+        registry.groups().filter(|group| paths.contains(&*group.path)).cloned().collect()
+    }
+
+    /// Updates the readings of `groups`, and leaves the others as they are.
+    fn read_some(&mut self, groups: &[Group]) {
+        self.counters(groups);
+        let mut buffer = Vec::with_capacity(8192);
+        for group in groups.iter().filter(|group| group.removed.is_none()) {
+            if let Some(remembered) = self.remembered.get_mut(&group.path) {
+                self.files.read_one(group, &mut remembered.usage, &mut buffer);
+            }
+        }
     }
 
     /// Updates the counters of `groups`.
@@ -171,6 +242,8 @@ impl Sampler {
                 **remembered = Remembered { generation: group.generation, ..Remembered::default() };
             }
             remembered.seen = round;
+            // Unless it is counted, see below.
+            remembered.ran = true;
         }
         let Some(kernel) = &self.kernel else { return };
         let source = kernel.source();
@@ -183,7 +256,9 @@ impl Sampler {
             let Some(remembered) = self.remembered.get_mut(&group.path) else { continue };
             if let Some((slot, raw)) = raw {
                 let now = running.get(&slot).copied().unwrap_or(0);
-                let Remembered { wait, counters, .. } = &mut **remembered;
+                let Remembered { wait, counters, ran, .. } = &mut **remembered;
+                let before = counters.cpu.as_ref().map(CpuCounters::switches);
+                *ran = running.contains_key(&slot) || before != Some(raw.switches());
                 wait.update(counters.cpu.get_or_insert_default(), &raw, now);
             }
             source.others(group, &mut remembered.counters);
@@ -233,6 +308,13 @@ impl Sampler {
         }
         Topic::ALL.into_iter().map(|topic| (topic.spec().events)(&counters)).sum()
     }
+}
+
+/// Whether the cgroup was removed from a hierarchy since a time (CLOCK_MONOTONIC): what it used last is
+/// counted above it.
+fn removed_since(group: &Group, since_ns: u64) -> bool {
+    let mut removed = group.places.iter().flatten().filter_map(|place| place.removed);
+    removed.any(|removed| removed.monotonic_ns >= since_ns)
 }
 
 fn groups(registry: &Mutex<Registry>) -> Vec<Group> {

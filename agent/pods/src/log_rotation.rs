@@ -152,11 +152,9 @@ impl Rotator {
     }
 }
 
-/// The logs that are not known to be smaller than `max_size`: those that have reached it, are missing, or
-/// cannot be looked at. Blocks.
+/// The logs that have reached `max_size`, are missing, or are no regular files. Blocks.
 fn due(logs: Vec<(String, LogPath)>, max_size: u64) -> Vec<(String, LogPath)> {
-    let is_small = |log: &LogPath| matches!(log.size(), Ok(Some(size)) if size < max_size);
-    logs.into_iter().filter(|(_, log)| !is_small(log)).collect()
+    logs.into_iter().filter(|(_, log)| !log.seems_smaller_than(max_size)).collect()
 }
 
 /// What was done with a log's files before the runtime is asked to reopen it.

@@ -78,6 +78,12 @@ impl LogPath {
         Ok(LogDir { fd, path })
     }
 
+    /// Whether there is a regular file with less than `bytes` at the path: one system call, whose answer may
+    /// be of another file if a part of the path is a link. It opens nothing and waits for nothing.
+    pub fn seems_smaller_than(&self, bytes: u64) -> bool {
+        self.full().symlink_metadata().is_ok_and(|found| found.is_file() && found.len() < bytes)
+    }
+
     /// Size of the log in bytes; `None` if it does not exist. Does not wait for anything.
     ///
     /// # Errors

@@ -10,6 +10,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Controller;
 use nodewarden_model::Usage;
 
+/// When a file that is read at every reading may differ although no task of the cgroup has run since the last
+/// one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alone {
+    /// It differs only if the memory in use does too: CPU time, composition of memory.
+    WithMemory,
+    /// At any time: memory that others reclaim, I/O that is written back later, processes that are reaped.
+    Always,
+    /// Only while a task is stalled.
+    Stalled,
+}
+
 /// A file to read, and how its text is taken into the usage.
 #[derive(Debug)]
 pub struct Spec {
@@ -25,12 +37,15 @@ pub struct Spec {
     /// Whether it contains the used CPU time, which shows whether the cgroup was active since the last
     /// reading.
     pub has_cpu_time: bool,
+    /// When it may differ although nothing has run.
+    pub alone: Alone,
 }
 
 impl Spec {
     /// A file with counters: read at every reading, on the hierarchy of `controller`.
     pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
-        Self { controller: Some(controller), name, parse, hot: |_| true, has_cpu_time: false }
+        let alone = Alone::WithMemory;
+        Self { controller: Some(controller), name, parse, hot: |_| true, has_cpu_time: false, alone }
     }
 
     /// A file with limits, which change only when they are written: read from time to time.
@@ -38,9 +53,14 @@ impl Spec {
         Self { hot: |_| false, ..Self::hot(controller, name, parse) }
     }
 
-    /// A file of the unified hierarchy, whatever controllers it has; read at every reading.
-    pub const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
-        Self { controller: None, ..Self::hot(Controller::Cpu, name, parse) }
+    /// A file of PSI, on the unified hierarchy, whatever controllers it has; read at every reading.
+    pub const fn pressure(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { controller: None, alone: Alone::Stalled, ..Self::hot(Controller::Cpu, name, parse) }
+    }
+
+    /// Marks a file that may differ at any time.
+    pub const fn alone(self) -> Self {
+        Self { alone: Alone::Always, ..self }
     }
 
     /// Marks the file as the one with the used CPU time.

@@ -51,7 +51,7 @@ impl MachineReader {
     /// Reads the figures that change.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
-        self.root.read(&self.layout, Asked::Now, &mut self.usage, buffer);
+        self.root.read(&self.layout, Asked::Now, false, &mut self.usage, buffer);
         machine.usage = self.usage.clone();
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;

@@ -4,13 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::files::{Budget, CachedFile, Spec};
+use super::files::{Alone, Budget, CachedFile, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, v1, v2};
 use nodewarden_model::Usage;
 
 /// Files that are not hot are read again after this time.
 const SLOW: Duration = Duration::from_secs(15);
+
+/// A cgroup in which nothing has run for so long, and whose PSI shows nothing of the last five minutes, has no
+/// stalled task: the kernel updates PSI every two seconds, and a task has to run before it can be stalled.
+const UNSTALLED: Duration = Duration::from_secs(5);
 
 /// The purpose of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,10 @@ pub struct GroupReader {
     path: Arc<str>,
     files: Box<[(&'static Spec, HierarchyIndex, CachedFile)]>,
     slow_read: Option<Instant>,
+    /// When a task of the cgroup was last seen to have run.
+    ran: Instant,
+    /// Nothing was stalled at the last reading.
+    unstalled: bool,
 }
 
 /// Index into [`Layout::hierarchies`], of which there are a dozen at most.
@@ -58,21 +66,43 @@ impl GroupReader {
                 add(spec, unified);
             }
         }
-        Self { path, files: files.into(), slow_read: None }
+        Self { path, files: files.into(), slow_read: None, ran: Instant::now(), unstalled: false }
     }
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
     /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
-    pub fn read(&mut self, layout: &Layout, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
+    /// `idle`: no task of the cgroup or below it has run since the last reading, nor runs now; then the files
+    /// are read that may differ all the same, and all of them every 15 s.
+    pub fn read(
+        &mut self,
+        layout: &Layout,
+        asked: Asked,
+        idle: bool,
+        last: &mut Usage,
+        buffer: &mut Vec<u8>,
+    ) {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
+        if !idle {
+            self.ran = now;
+            self.unstalled = false;
+        }
+        let mut idle = idle && !slow_due;
+        let unstalled = self.unstalled && !slow_due;
         let mut usage = last.clone();
-        usage.pressures = Default::default();
+        if !unstalled {
+            usage.pressures = Default::default();
+        }
         let mut gone = 0u64;
         let path = &*self.path;
         for (spec, at, file) in &mut self.files {
             let hot = (spec.hot)(&usage);
-            if !(hot || slow_due) || gone & (1 << *at) != 0 {
+            let may_differ = match spec.alone {
+                Alone::WithMemory => !idle,
+                Alone::Always => true,
+                Alone::Stalled => !unstalled,
+            };
+            if !(hot && may_differ || slow_due) || gone & (1 << *at) != 0 {
                 continue;
             }
             let dir = || {
@@ -86,6 +116,7 @@ impl GroupReader {
                     tracing::debug!(file = spec.name, cgroup = path, %error, "cannot read");
                 }
             }
+            idle &= memory(last) == memory(&usage);
             if asked == Asked::Later
                 && spec.has_cpu_time
                 && self.slow_read.is_some()
@@ -97,9 +128,15 @@ impl GroupReader {
         if slow_due {
             self.slow_read = Some(now);
         }
+        self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
         usage.time = Some(SystemTime::now());
         *last = usage;
     }
+}
+
+/// Memory in use.
+fn memory(usage: &Usage) -> Option<u64> {
+    usage.memory.as_ref().map(|memory| memory.usage_bytes)
 }
 
 /// CPU time used so far.
@@ -117,7 +154,14 @@ mod tests {
 
     fn over(layout: &Layout, reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
         let mut usage = last.clone();
-        reader.read(layout, asked, &mut usage, &mut Vec::new());
+        reader.read(layout, asked, false, &mut usage, &mut Vec::new());
+        usage
+    }
+
+    /// A reading of a cgroup of which the caller knows that nothing has run in it.
+    fn while_idle(layout: &Layout, reader: &mut GroupReader, last: &Usage) -> Usage {
+        let mut usage = last.clone();
+        reader.read(layout, Asked::Now, true, &mut usage, &mut Vec::new());
         usage
     }
 
@@ -179,6 +223,24 @@ mod tests {
         let ran = over(&tree.layout, &mut reader, Asked::Later, &asked);
         assert!(ran.time > asked.time && ran.cpu.unwrap().usage_ns > asked.cpu.unwrap().usage_ns);
         assert_eq!(ran.processes.unwrap().threads, 1);
+        tree.stop(pid);
+    }
+
+    #[test]
+    fn of_an_idle_cgroup_only_what_may_differ_is_read() {
+        let Some(tree) = TestTree::make("idle") else { return };
+        let path = tree.group("idle");
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let first = while_idle(&tree.layout, &mut reader, &Usage::default());
+        assert!(first.cpu.is_some() && first.memory.is_some(), "the first reading reads everything");
+        // The caller is wrong: what follows from that shows what was read.
+        let pid = tree.run("idle", "while :; do :; done");
+        sleep(Duration::from_millis(300));
+        let second = while_idle(&tree.layout, &mut reader, &first);
+        let ran = |usage: &Usage| usage.cpu.as_ref().unwrap().usage_ns;
+        assert_eq!(ran(&second), ran(&first), "the CPU time is not read");
+        assert_eq!(second.processes.unwrap().threads, 1, "processes may be reaped at any time");
+        assert!(ran(&over(&tree.layout, &mut reader, Asked::Now, &second)) > ran(&first) + 50_000_000);
         tree.stop(pid);
     }
 }

@@ -29,7 +29,8 @@ pub const FILES: &[Spec] = &[
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
         }
-    }),
+    })
+    .alone(),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
     // The eBPF programs report it at once.
     Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
@@ -51,18 +52,20 @@ pub const FILES: &[Spec] = &[
     Spec::slow(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
         on_memory(u, |m| m.reservation_bytes = limit(t));
     }),
-    Spec::hot(Controller::Pids, "pids.current", pids_current),
+    Spec::hot(Controller::Pids, "pids.current", pids_current).alone(),
     Spec::slow(Controller::Pids, "pids.max", pids_max),
     // Since Linux 6.10 only where a throttling rule was set; without one the file is empty.
     Spec::hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {
         u.io.clear();
         blkio(t, u, |io, read, n| *(if read { &mut io.read_bytes } else { &mut io.write_bytes }) = n);
     })
-    .hot_when(|u| !u.io.is_empty()),
+    .hot_when(|u| !u.io.is_empty())
+    .alone(),
     Spec::hot(Controller::Io, "blkio.throttle.io_serviced_recursive", |t, u| {
         blkio(t, u, |io, read, n| *(if read { &mut io.reads } else { &mut io.writes }) = n);
     })
-    .hot_when(|u| !u.io.is_empty()),
+    .hot_when(|u| !u.io.is_empty())
+    .alone(),
 ];
 
 fn on_cpu(usage: &mut Usage, change: impl FnOnce(&mut nodewarden_model::CpuUsage)) {

@@ -7,9 +7,9 @@ use nodewarden_model::{CpuUsage, IoUsage, MemoryUsage, ProcessUsage, Usage};
 
 /// PSI: on hybrid too, from the unified tree.
 pub const PRESSURES: &[Spec] = &[
-    Spec::unified("cpu.pressure", |t, u| u.pressures.cpu = pressure(t)),
-    Spec::unified("memory.pressure", |t, u| u.pressures.memory = pressure(t)),
-    Spec::unified("io.pressure", |t, u| u.pressures.io = pressure(t)),
+    Spec::pressure("cpu.pressure", |t, u| u.pressures.cpu = pressure(t)),
+    Spec::pressure("memory.pressure", |t, u| u.pressures.memory = pressure(t)),
+    Spec::pressure("io.pressure", |t, u| u.pressures.io = pressure(t)),
 ];
 
 /// The files in the order in which they are read: `memory.current` before the values that are computed from
@@ -22,7 +22,8 @@ pub const FILES: &[Spec] = &[
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
         }
-    }),
+    })
+    .alone(),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
     Spec::hot(Controller::Memory, "memory.events", memory_events),
     Spec::hot(Controller::Memory, "memory.swap.current", |t, u| on_memory(u, |m| m.swap_bytes = number(t))),
@@ -35,9 +36,9 @@ pub const FILES: &[Spec] = &[
     Spec::slow(Controller::Memory, "memory.swap.max", |t, u| {
         on_memory(u, |m| m.swap_limit_bytes = number(t));
     }),
-    Spec::hot(Controller::Pids, "pids.current", pids_current),
+    Spec::hot(Controller::Pids, "pids.current", pids_current).alone(),
     Spec::slow(Controller::Pids, "pids.max", pids_max),
-    Spec::hot(Controller::Io, "io.stat", io_stat),
+    Spec::hot(Controller::Io, "io.stat", io_stat).alone(),
 ];
 
 /// The CPU part, created when one of its files exists.

@@ -93,6 +93,13 @@ pub struct RawCpu {
     pub wait: [u32; LATENCY_BUCKETS],
 }
 
+impl RawCpu {
+    /// How often the tasks were switched out.
+    pub fn switches(&self) -> u64 {
+        self.voluntary + self.preempted
+    }
+}
+
 /// All counters of all cgroups.
 pub struct Cells {
     cpus: usize,
@@ -146,6 +153,12 @@ impl Cells {
             }
         }
         sum
+    }
+
+    /// How often tasks of a slot were switched out: as long as it stays the same and none of its tasks is on a
+    /// CPU, nothing has run.
+    pub fn switches(&self, slot: u32) -> u64 {
+        self.cells::<CpuCell>(slot).map(|cell| cell.voluntary + cell.preempted).sum()
     }
 
     /// The tasks on the CPUs now: slot, and since when (CLOCK_MONOTONIC, ns). To be called after the counters

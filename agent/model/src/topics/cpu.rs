@@ -54,6 +54,13 @@ pub struct CpuCounters {
     pub preempted_switches: u64,
 }
 
+impl CpuCounters {
+    /// How often its tasks were switched out.
+    pub fn switches(&self) -> u64 {
+        self.voluntary_switches + self.preempted_switches
+    }
+}
+
 #[cfg(any(test, feature = "testing"))]
 impl CpuCounters {
     /// An example for tests.

@@ -132,14 +132,20 @@ impl Watch {
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut last, mut containers) = (None::<Instant>, BTreeSet::new());
+        let mut version = None;
         loop {
             ticks.tick().await;
+            let is_recent = last.is_some_and(|last| last.elapsed() < AGAIN);
+            let before = version.replace(self.known.version(&self.observer));
+            if is_recent && before == version {
+                continue;
+            }
             // Before the kubelet is asked: what it says then holds for these.
             let seen: Vec<Seen> = self.known.seen_now(&self.observer).into_iter().map(of).collect();
             let now = seen.iter().map(|own| own.pod.uid.clone());
             let now: BTreeSet<String> =
                 now.chain(seen.iter().flat_map(|own| &own.containers).map(|own| own.id.clone())).collect();
-            if now == containers && last.is_some_and(|last| last.elapsed() < AGAIN) {
+            if is_recent && now == containers {
                 continue;
             }
             let Some(used) = self.round(guards, seen).await else {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use nodewarden_augment::{SeenContainer, SeenPod};
@@ -17,7 +18,14 @@ use parking_lot::Mutex;
 /// The pods of the API server by uid. Mirror pods are none of them: static pods are not written. Cloning
 /// shares it.
 #[derive(Debug, Clone, Default)]
-pub struct ApiPods(Arc<Mutex<BTreeMap<String, Known>>>);
+pub struct ApiPods(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    pods: Mutex<BTreeMap<String, Known>>,
+    /// How often they were replaced.
+    version: AtomicU64,
+}
 
 #[derive(Debug, Clone)]
 struct Known {
@@ -52,17 +60,18 @@ impl ApiPods {
             };
             (own.pod.uid.clone(), Known { pod: own.pod, stage })
         };
-        *self.0.lock() = pods.into_iter().map(known).collect();
+        *self.0.pods.lock() = pods.into_iter().map(known).collect();
+        self.0.version.fetch_add(1, Ordering::Release);
     }
 
     /// The pod of this uid, also one that ends.
     pub fn get(&self, uid: &str) -> Option<Arc<Pod>> {
-        self.0.lock().get(uid).map(|known| known.pod.clone())
+        self.0.pods.lock().get(uid).map(|known| known.pod.clone())
     }
 
     /// The pod of this uid, and how far it is.
     pub fn staged(&self, uid: &str) -> Option<(Arc<Pod>, Stage)> {
-        self.0.lock().get(uid).map(|known| (known.pod.clone(), known.stage))
+        self.0.pods.lock().get(uid).map(|known| (known.pod.clone(), known.stage))
     }
 
     /// The pod of this uid, for the journal.
@@ -78,14 +87,20 @@ impl ApiPods {
 
     /// The uid of the pod of this name.
     pub fn uid(&self, namespace: &str, name: &str) -> Option<String> {
-        let known = self.0.lock();
+        let known = self.0.pods.lock();
         let mut pods = known.values().map(|known| &known.pod);
         pods.find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| pod.uid.clone())
     }
 
+    /// While this stays the same, [`Self::seen_now`] returns the same pods and containers, but for sandboxes
+    /// that the runtime has not named yet.
+    pub fn version(&self, observer: &Observer) -> (u64, [u64; 2]) {
+        (self.0.version.load(Ordering::Acquire), observer.registry.lock().version())
+    }
+
     /// The pods that stay and whose cgroups are there, now.
     pub fn seen_now(&self, observer: &Observer) -> Vec<SeenPod> {
-        let pods = self.0.lock().clone();
+        let pods = self.0.pods.lock().clone();
         seen(observer, &pods)
     }
 

@@ -121,6 +121,15 @@ impl Manager {
         members::children(&self.files, path.trim_end_matches('/'))
     }
 
+    /// Names of its children in the hierarchy of memory (or of the CPU where there is none), sorted: a runtime
+    /// makes a container's cgroup in every hierarchy, and on v1 there are a dozen to list.
+    ///
+    /// # Errors
+    /// As [`Self::children`].
+    pub fn containers(&self, path: &str) -> Result<BTreeSet<String>, CgroupError> {
+        members::children_in_one(&self.files, path.trim_end_matches('/'))
+    }
+
     /// Every process in it and below it, in all hierarchies.
     ///
     /// # Errors

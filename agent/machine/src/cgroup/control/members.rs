@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::GroupFiles;
 use crate::cgroup::membership::parse_memberships;
-use crate::cgroup::{CgroupError, Hierarchy};
+use crate::cgroup::{CgroupError, Controller, Hierarchy};
 
 /// Names of the children of `path` in all hierarchies, sorted.
 ///
@@ -17,6 +17,20 @@ pub fn children(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, Cgro
     for (_, dir) in files.directories(path) {
         list(&dir, &mut names)?;
     }
+    Ok(names)
+}
+
+/// Names of the children of `path` in the hierarchy of memory, else of the CPU, else in all; sorted.
+///
+/// # Errors
+/// As [`children`].
+pub fn children_in_one(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, CgroupError> {
+    let one = [Controller::Memory, Controller::Cpu];
+    let Some(dir) = one.into_iter().find_map(|controller| files.directory(controller, path)) else {
+        return children(files, path);
+    };
+    let mut names = BTreeSet::new();
+    list(&dir, &mut names)?;
     Ok(names)
 }
 

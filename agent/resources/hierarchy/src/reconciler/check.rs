@@ -18,7 +18,7 @@ impl Reconciler {
         for (pod_path, desired) in &wanted.pods {
             let checked = !desired.is_resized();
             // An error here was already recorded as the pod's problem, or the cgroup is gone.
-            let children = self.setup.manager.children(pod_path).unwrap_or_default();
+            let children = self.setup.manager.containers(pod_path).unwrap_or_default();
             for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
                 if checked && known.contains(&path) {
                     self.check_container(&path, pod_path, desired, wanted);
