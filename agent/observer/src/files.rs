@@ -38,8 +38,8 @@ impl Files {
     }
 
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
-    /// read keeps its value. With each is passed whether nothing has run in it or below it since that reading.
-    /// Readers of other cgroups are dropped.
+    /// read keeps its value. With each is passed whether nothing has run in it or below it since that
+    /// reading. Readers of other cgroups are dropped.
     pub(crate) fn read(&mut self, groups: Vec<(&Group, bool, &mut Usage)>, asked: Asked) {
         let mut readers = HashMap::with_capacity(groups.len());
         let mut work: Vec<Work<'_>> = groups

@@ -75,7 +75,8 @@ impl Storm {
 }
 
 /// Measures the work with and without the agent, alternating which comes first. The agent runs with its
-/// default settings: the kernel measures its programs for one second a minute, which is part of what it costs.
+/// default settings: the kernel measures its programs for one second a minute, which is part of what it
+/// costs.
 fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
     let rounds = if run.quick { 4 } else { 12 };
     let options = AgentOptions::default();

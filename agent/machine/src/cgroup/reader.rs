@@ -12,8 +12,8 @@ use nodewarden_model::Usage;
 /// Files that are not hot are read again after this time.
 const SLOW: Duration = Duration::from_secs(15);
 
-/// A cgroup in which nothing has run for so long, and whose PSI shows nothing of the last five minutes, has no
-/// stalled task: the kernel updates PSI every two seconds, and a task has to run before it can be stalled.
+/// A cgroup in which nothing has run for so long, and whose PSI shows nothing of the last five minutes, has
+/// no stalled task: the kernel updates PSI every two seconds, and a task has to run before it can be stalled.
 const UNSTALLED: Duration = Duration::from_secs(5);
 
 /// The purpose of a reading.

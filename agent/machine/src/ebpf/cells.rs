@@ -155,8 +155,8 @@ impl Cells {
         sum
     }
 
-    /// How often tasks of a slot were switched out: as long as it stays the same and none of its tasks is on a
-    /// CPU, nothing has run.
+    /// How often tasks of a slot were switched out: as long as it stays the same and none of its tasks is on
+    /// a CPU, nothing has run.
     pub fn switches(&self, slot: u32) -> u64 {
         self.cells::<CpuCell>(slot).map(|cell| cell.voluntary + cell.preempted).sum()
     }

@@ -121,8 +121,8 @@ impl Manager {
         members::children(&self.files, path.trim_end_matches('/'))
     }
 
-    /// Names of its children in the hierarchy of memory (or of the CPU where there is none), sorted: a runtime
-    /// makes a container's cgroup in every hierarchy, and on v1 there are a dozen to list.
+    /// Names of its children in the hierarchy of memory (or of the CPU where there is none), sorted: a
+    /// runtime makes a container's cgroup in every hierarchy, and on v1 there are a dozen to list.
     ///
     /// # Errors
     /// As [`Self::children`].
