@@ -3,8 +3,9 @@
 
 mod api;
 mod happened;
+mod look;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -14,9 +15,8 @@ use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::warn;
 
-use crate::act::housekeeping::{Housekeeping, LookResult};
+use crate::act::housekeeping::Housekeeping;
 use crate::act::resize::PodResize;
 use crate::act::{admitting, cpusets, devices, probing};
 use crate::decide::identity;
@@ -165,16 +165,6 @@ impl Manager {
             }
             Input::Everything => self.check_every_pod(),
         }
-    }
-
-    /// Does what is due by the time alone. Returns whether that is to be done again after the housekeeping
-    /// period even if nothing happens.
-    fn look(&mut self) -> bool {
-        let refused = self.resize_refused();
-        let limited = self.end_overdue();
-        let env = self.env.clone();
-        self.housekeeping.look_if_due(&env);
-        refused || limited || self.housekeeping.is_in_doubt(&env)
     }
 
     /// Takes over what the sources want from now on.
@@ -361,19 +351,6 @@ impl Manager {
         }
     }
 
-    /// Tries again what there was no room for, by priority. Returns whether there was any.
-    fn resize_refused(&mut self) -> bool {
-        let here = self.workers.values().filter(|entry| !entry.ending);
-        let mut refused: Vec<Arc<Pod>> = here.filter_map(|entry| entry.resize.refused().cloned()).collect();
-        refused.sort_by_key(|pod| std::cmp::Reverse(pod.priority));
-        let (before, any) = (self.version, !refused.is_empty());
-        refused.into_iter().for_each(|pod| self.resize(pod));
-        if self.version != before {
-            self.send();
-        }
-        any
-    }
-
     fn report(&mut self, report: Report) {
         match report {
             Report::Resized { uid } => {
@@ -431,29 +408,6 @@ impl Manager {
     fn order(&self, uid: &str, order: Order) {
         if let Some(entry) = self.workers.get(uid) {
             let _ = entry.orders.send(order);
-        }
-    }
-
-    fn take_listing(&mut self, found: LookResult) {
-        if found.tidied {
-            // A pod may wait for it.
-            self.assign();
-        }
-        for uid in found.changed {
-            let listed = found.present.pods.get(&uid).cloned().unwrap_or_default();
-            self.order(&uid, Order::Listed(Box::new(listed)));
-        }
-        let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
-        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right
-        // now.
-        if self.desired.is_complete() {
-            match found.present.asked {
-                true => self.housekeeping.tidy(&self.env, &self.sink, &known, found.present),
-                false => self.housekeeping.searched(&self.env, &known, &found.present),
-            }
-        }
-        if let Some(problem) = found.problem {
-            warn!("{problem}");
         }
     }
 }
