@@ -3,13 +3,12 @@
 mod changes;
 mod directory;
 mod error;
+mod file;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use nodewarden_model::Origin;
@@ -17,12 +16,10 @@ use nodewarden_model::Origin;
 use super::merge::choose;
 use super::text::{Place, PodText};
 use super::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
+use file::{Content, Stamp, read};
 
 pub use directory::ManifestSource;
 pub use error::ManifestError;
-
-/// Longest manifest in bytes: the kubelet's `maxConfigLength`.
-const LONGEST: u64 = 10 << 20;
 
 /// The directory and what was last read in it.
 #[derive(Debug)]
@@ -32,19 +29,26 @@ pub struct Manifests {
     node: String,
     /// The node's name ends those of the pods.
     is_named_by_node: bool,
-    files: BTreeMap<PathBuf, PodText>,
+    files: BTreeMap<PathBuf, KnownFile>,
     /// Why the directory could not be listed the last time.
     not_listed: Option<String>,
     /// The file that each pod was taken from the last time.
     origins: PodOrigins,
 }
 
+/// A file as it was last read.
+#[derive(Debug, Default)]
+struct KnownFile {
+    text: PodText,
+    /// `None`: it has to be read to find out whether it is another one.
+    stamp: Option<Stamp>,
+}
+
 /// One file as it was read, before it is taken over.
 #[derive(Debug)]
 pub struct ReadFile {
     path: PathBuf,
-    /// `None`: it is gone, or not a regular file.
-    text: Result<Option<String>, ManifestError>,
+    content: Result<Content, ManifestError>,
 }
 
 impl Manifests {
@@ -84,12 +88,14 @@ impl Manifests {
             return all.desired();
         }
         let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
-        let read = read(path).and_then(|text| text.ok_or(ManifestError::NoFile { path: path.to_owned() }));
-        let known = match read {
-            Ok(text) => parse(path, text, node, false, PodText::default()),
+        let text = match read(path, None) {
+            Ok(Content::Text(text, _)) => parse(path, text, node, false, PodText::default()),
+            Ok(Content::None | Content::AsBefore) => {
+                PodText::default().unreadable(ManifestError::NoFile { path: path.to_owned() }.to_string())
+            }
             Err(error) => PodText::default().unreadable(error.to_string()),
         };
-        one.files.insert(path.to_owned(), known);
+        one.files.insert(path.to_owned(), KnownFile { text, stamp: None });
         one.desired()
     }
 
@@ -120,21 +126,39 @@ impl Manifests {
 
     /// Reads one file of the directory, which may be gone.
     pub fn look(&self, name: &OsStr) -> ReadFile {
+        self.look_unless(name, None)
+    }
+
+    /// The same, but does not read a file whose size and times are those of the last time.
+    pub fn look_if_changed(&self, name: &OsStr) -> ReadFile {
+        let known = self.files.get(&self.dir.join(name));
+        self.look_unless(
+            name,
+            known.filter(|known| known.text.problems.is_empty()).and_then(|known| known.stamp),
+        )
+    }
+
+    fn look_unless(&self, name: &OsStr, known: Option<Stamp>) -> ReadFile {
         let path = self.dir.join(name);
-        let text = if is_manifest(name) { read(&path) } else { Ok(None) };
-        ReadFile { path, text }
+        let content = if is_manifest(name) { read(&path, known) } else { Ok(Content::None) };
+        ReadFile { path, content }
     }
 
     /// Takes over what was read.
-    pub fn take(&mut self, ReadFile { path, text }: ReadFile) {
-        let before = self.files.remove(&path).unwrap_or_default();
-        let now = match text {
-            Ok(None) => return,
-            Ok(Some(text)) if before.is(&text) => before,
-            Ok(Some(text)) => parse(&path, text, &self.node, self.is_named_by_node, before),
-            Err(error) => before.unreadable(error.to_string()),
+    pub fn take(&mut self, ReadFile { path, content }: ReadFile) {
+        let before = match content {
+            Ok(Content::AsBefore) => return,
+            _ => self.files.remove(&path).unwrap_or_default().text,
         };
-        self.files.insert(path, now);
+        let (text, stamp) = match content {
+            Ok(Content::None | Content::AsBefore) => return,
+            Ok(Content::Text(text, stamp)) if before.is(&text) => (before, stamp),
+            Ok(Content::Text(text, stamp)) => {
+                (parse(&path, text, &self.node, self.is_named_by_node, before), stamp)
+            }
+            Err(error) => (before.unreadable(error.to_string()), None),
+        };
+        self.files.insert(path, KnownFile { text, stamp });
     }
 
     /// What the files want together. On a uid or name conflict the pod that already runs wins, else the first
@@ -146,7 +170,7 @@ impl Manifests {
             desired.unread = Unread::of_source(Origin::MANIFESTS);
         }
         let mut candidates = Vec::new();
-        for (path, file) in &self.files {
+        for (path, KnownFile { text: file, .. }) in &self.files {
             let origin = Origin::Manifest(path.to_string_lossy().into());
             let problem =
                 |message: &String| SourceProblem { origin: Some(origin.clone()), message: message.clone() };
@@ -176,35 +200,6 @@ fn list(dir: &Path) -> Result<BTreeSet<OsString>, ManifestError> {
         .filter(|name| name.as_ref().map_or(true, |name| is_manifest(name)))
         .collect::<Result<_, _>>()
         .map_err(fail)
-}
-
-/// The text of a file, following links as the kubelet does. `None` if it is gone or not a regular file; a
-/// link to nowhere is an error.
-fn read(path: &Path) -> Result<Option<String>, ManifestError> {
-    let fail = |call| move |source: io::Error| ManifestError::File { call, path: path.to_owned(), source };
-    // Opening a FIFO would wait for its writer.
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
-            return Ok(None);
-        }
-        // A socket.
-        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
-        Err(source) => return Err(fail("open")(source)),
-    };
-    let metadata = file.metadata().map_err(fail("stat"))?;
-    if !metadata.is_file() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(LONGEST)).unwrap_or(0) + 1);
-    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(fail("read"))?;
-    let length = bytes.len() as u64;
-    if length > LONGEST {
-        return Err(ManifestError::TooLong { path: path.to_owned(), bytes: length, most: LONGEST });
-    }
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|e| ManifestError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
 }
 
 /// The file's pods; `before` is what was known of it.

@@ -20,7 +20,7 @@ pub struct ManifestSource {
 }
 
 impl ManifestSource {
-    /// `node` goes into the uid of pods that have none; every file is read again every `relist`
+    /// `node` goes into the uid of pods that have none; every file is looked at every `relist`
     /// (`fileCheckFrequency`).
     pub fn new(dir: &Path, node: &str, relist: Duration) -> Self {
         Self { manifests: Manifests::new(dir, node), relist, last: Desired::default() }

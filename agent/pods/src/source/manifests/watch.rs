@@ -1,7 +1,7 @@
-//! Watches a manifest directory: inotify says which files to read, and everything is read again once in a
-//! while.
+//! Watches a manifest directory: inotify says which files to read, and once in a while every file is looked
+//! at and read if it is another one.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
@@ -45,8 +45,9 @@ impl Drop for Watching {
     }
 }
 
-/// Starts a thread that reads what changes in the directory, and everything every `relist`. `changes` is
-/// called on that thread with each value that differs from the one before, which is `before` at first.
+/// Starts a thread that reads what changes in the directory, and looks at everything every `relist`.
+/// `changes` is called on that thread with each value that differs from the one before, which is `before` at
+/// first.
 ///
 /// # Errors
 /// The thread or its descriptors cannot be created.
@@ -129,6 +130,7 @@ impl Watcher {
     }
 
     fn read_due(&mut self, mut due: Due, now: Instant) {
+        let written = due.names.clone();
         if due.all {
             // Watched before it is read, so that no change falls between the two.
             self.add_watch();
@@ -137,7 +139,11 @@ impl Watcher {
         }
         let Self { manifests, changes, .. } = self;
         due.names.retain(|name| !changes.is_writing(name));
-        let looks: Vec<_> = due.names.iter().map(|name| manifests.look(name)).collect();
+        let look = |name: &OsString| match written.contains(name) {
+            true => manifests.look(name),
+            false => manifests.look_if_changed(name),
+        };
+        let looks: Vec<_> = due.names.iter().map(look).collect();
         self.take_events();
         for (name, look) in due.names.iter().zip(looks) {
             // A write began before it was read: it is read again when that is over.
