@@ -9,7 +9,7 @@ use nodewarden_proto::nodewarden::v1::{Cgroup, NeighbourWait};
 use super::augment::fixture::Augmented;
 use super::support::{MIB, known, settled, within};
 use crate::e2e::pressure::fixture::output_of;
-use crate::fixture::{Client, Group, Worker, file_of_zeros};
+use crate::fixture::{Client, Group, Worker, direct_reclaims, file_of_zeros};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Moved, Scheduled, Took};
 use crate::{ensure, ensure_eq};
@@ -108,22 +108,30 @@ fn shared_limit(context: &Context) -> Result<(), Failure> {
 
     node.idle.limit_memory(64 * MIB)?;
     let sharing = node.idle.child(&"b".repeat(64))?;
+    let before = direct_reclaims()?;
     let stalled = known(reads(&sharing)?.reclaim_stall_ns, "reclaim_stall_ns")?;
+    let was_short = direct_reclaims()? > before;
     let found = waits(&client, &sharing, "memory")?;
-    let of_pod: u64 = found.iter().map(|wait| wait.wait_ns).sum();
+    let waited: u64 = found.iter().map(|wait| wait.wait_ns).sum();
     println!("stalled {stalled} ns, {found:?}");
     // The topic reclaim's program at the begin of a stall runs before the one that counts neighbours: that is
     // much of a stall on an emulated machine.
     let differ = context.scaled([15.0, 75.0]);
-    ensure!(stalled > 0 && within(of_pod, stalled, differ), "{of_pod} ns waited, {stalled} ns stalled");
+    ensure!(stalled > 0 && within(waited, stalled, differ), "{waited} ns waited, {stalled} ns stalled");
     let uid = node.idle.path().rsplit("/pod").next().unwrap_or_default().to_owned();
-    ensure!(found.iter().all(|wait| wait.neighbour == uid), "not only for the pod {uid}: {found:?}");
+    ensure!(found.iter().any(|wait| wait.neighbour == uid), "not for the pod {uid}: {found:?}");
+    // Beside other programs the machine itself may have been short of memory, but then its own counter says so.
+    let is_allowed = |name: &str| name == uid || (was_short && name == "node");
+    ensure!(found.iter().all(|wait| is_allowed(&wait.neighbour)), "not only for the pod {uid}: {found:?}");
 
     let own = node.opted_out.child(&"c".repeat(64))?;
     own.limit_memory(64 * MIB)?;
+    let before = direct_reclaims()?;
     let stalled = known(reads(&own)?.reclaim_stall_ns, "reclaim_stall_ns")?;
     ensure!(stalled > 0, "the container never reached its own limit");
-    let found = waits(&client, &own, "memory")?;
+    let was_short = direct_reclaims()? > before;
+    let mut found = waits(&client, &own, "memory")?;
+    found.retain(|wait| !(was_short && wait.neighbour == "node"));
     ensure_eq!(found.len(), 0, "whom it waited for at its own limit: {found:?}");
     Ok(())
 }

@@ -1,13 +1,10 @@
 //! Computes the figures of a round from what was recorded.
 
-use std::fs;
-
 use jiff::Timestamp;
 use nodewarden_model::Decision;
 
 use super::sampler::Sample;
 use crate::e2e::pressure::fixture::chosen;
-use crate::harness::Failure;
 
 /// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -108,18 +105,6 @@ pub fn evictions<'d>(
         }
     }
     (own, others)
-}
-
-/// `oom_kill` of /proc/vmstat: how many processes the kernel has killed for lack of memory, of the node or of
-/// a cgroup.
-///
-/// # Errors
-/// It cannot be read.
-pub fn oom_kills() -> Result<u64, Failure> {
-    const VMSTAT: &str = "/proc/vmstat";
-    let text = fs::read_to_string(VMSTAT).map_err(Failure::file(VMSTAT))?;
-    let found = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
-    found.ok_or_else(|| Failure::Unexpected(format!("no oom_kill in {VMSTAT}")))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub(super) mod sampler;
 mod stall_detector;
 
 use super::{Bench, Bound, Figure, Run};
+use crate::fixture::oom_kills;
 use crate::harness::Failure;
 use fixture::EvictionFixture;
 use judge::{Round, Series};
@@ -39,7 +40,7 @@ impl Bench for Eviction {
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         let runs = RUNS[usize::from(run.quick)];
-        let before = judge::oom_kills()?;
+        let before = oom_kills()?;
         let mut fixture = EvictionFixture::new(run.context)?;
         let mut figures = Vec::new();
         let mut others = 0;
@@ -58,7 +59,7 @@ impl Bench for Eviction {
             figures.extend(of_pace.figures(name, runs));
         }
         fixture.finish()?;
-        figures.extend(of_all(others, judge::oom_kills()?.saturating_sub(before)));
+        figures.extend(of_all(others, oom_kills()?.saturating_sub(before)));
         Ok(figures)
     }
 }
