@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tracing_subscriber::EnvFilter;
 
 use super::CliError;
+use super::logging::log_to_stderr;
 use crate::daemon;
 use nodewarden_config as config;
-use nodewarden_config::{Config, ConfigError, LogFormat, LogSettings, Overrides};
+use nodewarden_config::{Config, ConfigError, Overrides};
 
 /// Start the agent in the foreground (needs root)
 #[derive(Debug, Args)]
@@ -53,31 +53,4 @@ pub fn run(args: &AgentArgs) -> Result<(), CliError> {
     }
     daemon::run(config)?;
     Ok(())
-}
-
-/// The verbosity from which a kubelet logs what is for debugging.
-const DEBUG: u32 = 4;
-
-/// Logs to the standard error. NODEWARDEN_LOG takes precedence over the verbosity.
-fn log_to_stderr(settings: LogSettings) {
-    let filter = EnvFilter::builder()
-        .with_env_var("NODEWARDEN_LOG")
-        .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
-        .from_env_lossy();
-    // The caller of each request to the API server says what failed.
-    let more = ["kube_client::client::builder=off"].into_iter();
-    let more = more.chain((settings.verbosity >= DEBUG).then_some("nodewarden=debug"));
-    let more = more.filter(|_| std::env::var_os("NODEWARDEN_LOG").is_none());
-    let filter =
-        more.filter_map(|text| text.parse().ok()).fold(filter, |filter, own| filter.add_directive(own));
-    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let logger =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color);
-    let begun = match settings.format {
-        LogFormat::Text => logger.try_init(),
-        LogFormat::Json => logger.with_ansi(false).json().try_init(),
-    };
-    if let Err(e) = begun {
-        eprintln!("nodewarden: logging is already set up: {e}");
-    }
 }

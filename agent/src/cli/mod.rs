@@ -20,6 +20,7 @@ mod explain;
 mod format;
 mod gc;
 mod images;
+mod logging;
 mod logs;
 mod measure;
 mod neighbours;
