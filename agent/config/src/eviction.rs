@@ -41,7 +41,8 @@ pub struct EvictionSettings {
     pub own_limits: bool,
     /// `maxIntervalMilliseconds`: longest time between two readings of memory and processes (10 s).
     pub max_interval: Duration,
-    /// `minIntervalMilliseconds`: shortest time between two readings of memory and processes (10 ms).
+    /// `minIntervalMilliseconds`: shortest time between two readings of memory and processes (10 ms), except
+    /// while a threshold is about to be crossed.
     pub min_interval: Duration,
 }
 

@@ -4,6 +4,10 @@
 //! consumption rate. That rate is the fastest seen lately, and at least one that a pod can reach from one
 //! reading to the next, so that a pod that allocates as fast as the machine can does not cross a threshold
 //! between two readings.
+//!
+//! The shortest interval of the configuration holds as long as that rate is only expected. If at the rate
+//! that was seen a threshold would be crossed within it, memory and processes are read again sooner, at most
+//! ten times as often: each of these readings comes after half of the time that is left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +16,10 @@ use super::Observations;
 use super::assess::limit;
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 
+/// The part of the shortest interval after which is read again while a threshold is about to be crossed.
+const CLOSE_PART: u32 = 10;
+/// Shortest time between two readings, whatever is configured.
+const CLOSEST: Duration = Duration::from_millis(1);
 /// Consumption may be this many times faster than expected without crossing a threshold between two readings.
 const MARGIN: f64 = 2.0;
 /// Half-life of the fastest rate seen.
@@ -63,14 +71,18 @@ impl Pace {
         thresholds: &[EvictionThreshold],
     ) -> Duration {
         let (mut quick, mut disks) = (None, None);
+        let mut shortest = self.min;
         for (signal, observed) in observations {
             let track = self.track(*signal, at, observed.available);
             let limits = thresholds.iter().filter(|t| t.signal == *signal);
-            let mut wait = self.max;
+            let (mut wait, mut seen) = (self.max, self.max);
             let mut passed = false;
             for threshold in limits {
                 match observed.available.checked_sub(limit(&threshold.value, observed.capacity)) {
-                    Some(distance) => wait = wait.min(time(distance, track.speed.max(least_speed(*signal)))),
+                    Some(distance) => {
+                        wait = wait.min(time(distance, track.speed.max(least_speed(*signal))));
+                        seen = seen.min(time(distance, track.speed));
+                    }
                     None => passed = true,
                 }
             }
@@ -81,8 +93,9 @@ impl Pace {
             self.signals.insert(*signal, Track { passed, ..track });
             let (group, least) = match is_disk(*signal) {
                 true => (&mut disks, self.min.max(SLOW)),
-                false => (&mut quick, self.min),
+                false => (&mut quick, seen.clamp(self.closest(), self.min)),
             };
+            shortest = shortest.min(least);
             let wait = wait.max(least);
             *group = Some(group.map_or(wait, |other: Duration| other.min(wait)));
         }
@@ -100,7 +113,12 @@ impl Pace {
             Duration::ZERO => self.max,
             wait => wait,
         };
-        until(self.quick, false).min(until(self.disks, true)).max(self.min)
+        until(self.quick, false).min(until(self.disks, true)).max(shortest)
+    }
+
+    /// The shortest interval while a threshold is about to be crossed.
+    fn closest(&self) -> Duration {
+        (self.min / CLOSE_PART).max(CLOSEST).min(self.min)
     }
 
     fn track(&self, signal: Signal, at: Duration, available: u64) -> Track {
@@ -110,7 +128,7 @@ impl Pace {
         let took = at.saturating_sub(before.at);
         let consumed = before.available.saturating_sub(available) as f64;
         // Two readings at the same moment show a jump, not a rate.
-        let now = consumed / took.max(self.min).as_secs_f64().max(f64::EPSILON);
+        let now = consumed / took.max(self.closest()).as_secs_f64().max(f64::EPSILON);
         let faded = before.speed * 0.5_f64.powf(took.as_secs_f64() / HALF_LIFE.as_secs_f64());
         Track { at, available, speed: now.max(faded), passed: before.passed }
     }

@@ -12,6 +12,8 @@ use nodewarden_config::{EvictionTexts, parse_thresholds};
 const GI: u64 = 1 << 30;
 const MIN: Duration = Duration::from_millis(10);
 const MAX: Duration = Duration::from_secs(10);
+/// The shortest interval while a threshold is about to be crossed.
+const CLOSE: Duration = Duration::from_millis(1);
 
 fn thresholds(hard: &[(&str, &str)]) -> Vec<EvictionThreshold> {
     let hard: BTreeMap<_, _> = hard.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -52,6 +54,39 @@ fn the_interval_shrinks_with_the_distance() {
         let off = wait.abs_diff(expected);
         assert!(off < Duration::from_micros(10), "{distance}: {wait:?}, expected {expected:?}");
     }
+}
+
+/// What is eaten at a rate that was seen is read again after half of the time that is left.
+#[test]
+fn a_threshold_that_is_about_to_be_crossed_is_watched_by_the_millisecond() {
+    const MB: u64 = 1_000_000;
+    let thresholds = thresholds(&[("memory.available", "1Gi")]);
+    let mut pace = pace();
+    let at = |micros: u64| Duration::from_micros(micros);
+    quick(&mut pace, at(0), GI + 11 * MB, &thresholds);
+    // A hundred megabytes a second.
+    for (micros, distance, wait) in [
+        (100_000, MB, at(5_000)),
+        (105_000, MB / 2, at(2_500)),
+        (107_500, MB / 4, at(1_250)),
+        (108_750, MB / 8, CLOSE),
+        (109_750, MB / 40, CLOSE),
+    ] {
+        let found = quick(&mut pace, at(micros), GI + distance, &thresholds);
+        assert!(found.abs_diff(wait) < at(10), "{micros}: {found:?}, expected {wait:?}");
+    }
+    // Nothing more is used: the rate fades.
+    assert_eq!(quick(&mut pace, at(110_750), GI + MB / 40, &thresholds), CLOSE);
+    assert_eq!(quick(&mut pace, at(110_750) + 10 * HALF_LIFE, GI + MB / 40, &thresholds), MIN);
+}
+
+#[test]
+fn a_shorter_configured_interval_stays_the_shortest() {
+    let settings = EvictionSettings { min_interval: CLOSE / 2, ..EvictionSettings::default() };
+    let thresholds = thresholds(&[("memory.available", "1Gi")]);
+    let mut pace = Pace::new(&settings);
+    quick(&mut pace, Duration::ZERO, 2 * GI, &thresholds);
+    assert_eq!(quick(&mut pace, MIN, GI + 1, &thresholds), CLOSE / 2);
 }
 
 #[test]
@@ -130,7 +165,7 @@ proptest! {
         for (millis, available, signal) in steps {
             at += Duration::from_millis(millis);
             let wait = pace.next_reading(at, &read(signal, available), &thresholds);
-            prop_assert!((MIN..=MAX).contains(&wait), "{wait:?}");
+            prop_assert!((CLOSE..=MAX).contains(&wait), "{wait:?}");
         }
     }
 
