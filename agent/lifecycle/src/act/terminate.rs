@@ -19,7 +19,7 @@ use crate::decide::plan::end_order;
 use crate::set_aside::CLEAN_AGAIN;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
-use nodewarden_eviction::kill::kill as kill_now;
+use nodewarden_eviction::kill::{Signalled, kill as kill_now};
 use nodewarden_manifest::Pod;
 use nodewarden_model::PodReason;
 use nodewarden_model::backoff::Backoff;
@@ -124,8 +124,8 @@ async fn kill_rest(state: &PodState) {
     let layout = state.env.layout.clone();
     let killed = blocking::KILLS.run(move || kill_now(&layout, &place)).await;
     match killed {
-        Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(processes)) => {
+        Ok(Ok(Signalled { processes: 0, .. })) | Err(_) => {}
+        Ok(Ok(Signalled { processes, .. })) => {
             let message = format!("{processes} processes that the runtime did not end were killed");
             state.env.record_event(&pod, None, "Killing", message);
         }

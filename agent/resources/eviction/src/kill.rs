@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::cgroup::control::{DestroyError, GroupFiles, is_empty, kill_now};
@@ -13,19 +13,28 @@ use nodewarden_machine::cgroup::control::{DestroyError, GroupFiles, is_empty, ki
 /// Processes that are forked meanwhile are killed in further rounds, for at most this time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Processes that have got SIGKILL.
+#[derive(Debug, Clone, Copy)]
+pub struct Signalled {
+    /// Their number.
+    pub processes: usize,
+    /// When the last of them got it.
+    pub at: Instant,
+}
+
 /// Sends SIGKILL to every process of the cgroup `path` and of the cgroups below it: with `cgroup.kill` where
-/// v2 has it, else one by one after forbidding forks. Returns the number of processes as soon as all of them
-/// have the signal; their memory is released on a separate thread.
+/// v2 has it, else one by one after forbidding forks. Returns as soon as a complete list shows that all of
+/// them have the signal; their memory is released on a separate thread.
 ///
 /// # Errors
 /// The cgroup holds this process or process 1; processes are forked faster than they can be killed; a file of
 /// the cgroup cannot be read.
-pub fn kill(layout: &Layout, path: &str) -> Result<usize, DestroyError> {
+pub fn kill(layout: &Layout, path: &str) -> Result<Signalled, DestroyError> {
     let killed = kill_now(&files(layout), path, PATIENCE)?;
-    let processes = killed.processes;
+    let signalled = Signalled { processes: killed.processes, at: killed.at };
     // Without the thread the exiting processes release their memory themselves.
     let _ = thread::Builder::new().name("release".into()).spawn(move || killed.release());
-    Ok(processes)
+    Ok(signalled)
 }
 
 /// Whether no process is left in the cgroup or below it. Also false when that cannot be read.
@@ -39,8 +48,6 @@ fn files(layout: &Layout) -> GroupFiles {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use nodewarden_machine::cgroup::Controller;
     use nodewarden_machine::cgroup::fixture::TestTree;
@@ -63,14 +70,14 @@ mod tests {
         tree.group("pod/b");
         tree.group("sibling");
         assert!(empty(&tree.layout, &path));
-        assert_eq!(kill(&tree.layout, &path).unwrap(), 0);
+        assert_eq!(kill(&tree.layout, &path).unwrap().processes, 0);
         tree.run("pod/b", "sleep 60 & sleep 60");
         tree.run("pod/a", "trap '' TERM; while :; do sleep 0.1; done");
         tree.run("sibling", "sleep 60");
         thread::sleep(Duration::from_millis(200));
         assert!(!empty(&tree.layout, &path));
         let begun = Instant::now();
-        let killed = kill(&tree.layout, &path).unwrap();
+        let killed = kill(&tree.layout, &path).unwrap().processes;
         let took = begun.elapsed();
         let gone = until("gone", || empty(&tree.layout, &path));
         println!("{killed} processes signalled in {took:?}, gone after {gone:?} more");
@@ -85,7 +92,7 @@ mod tests {
         // `wait` ends these loops when the test fails before the kill.
         tree.run("pod", "for i in 1 2 3; do (while :; do sleep 0.3 & sleep 0.001; done) & done; wait");
         thread::sleep(Duration::from_millis(300));
-        let killed = kill(&tree.layout, &path).unwrap();
+        let killed = kill(&tree.layout, &path).unwrap().processes;
         assert!(killed > 3, "{killed}");
         until("gone", || empty(&tree.layout, &path));
         thread::sleep(Duration::from_millis(100));

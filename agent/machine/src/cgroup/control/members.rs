@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::GroupFiles;
+use crate::cgroup::group_path::join;
 use crate::cgroup::membership::parse_memberships;
 use crate::cgroup::{CgroupError, Controller, Hierarchy};
 
@@ -25,13 +26,17 @@ pub fn children(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, Cgro
 /// # Errors
 /// As [`children`].
 pub fn children_in_one(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, CgroupError> {
-    let one = [Controller::Memory, Controller::Cpu];
-    let Some(dir) = one.into_iter().find_map(|controller| files.directory(controller, path)) else {
-        return children(files, path);
-    };
+    let Some(one) = one(files) else { return children(files, path) };
     let mut names = BTreeSet::new();
-    list(&dir, &mut names)?;
+    list(&join(&one.mount, path), &mut names)?;
     Ok(names)
+}
+
+/// The hierarchy of memory, else of the CPU.
+fn one(files: &GroupFiles) -> Option<&Hierarchy> {
+    [Controller::Memory, Controller::Cpu]
+        .into_iter()
+        .find_map(|controller| files.layout().hierarchy(controller))
 }
 
 /// Names of the directories in `dir`; none if it does not exist.
@@ -62,11 +67,25 @@ fn list(dir: &Path, names: &mut BTreeSet<String>) -> Result<(), CgroupError> {
 /// # Errors
 /// As [`children`].
 pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupError> {
+    subtree_by(path, |group| children(files, group))
+}
+
+/// As [`subtree`], in the hierarchy of [`children_in_one`].
+///
+/// # Errors
+/// As [`children`].
+pub fn subtree_in_one(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupError> {
+    subtree_by(path, |group| children_in_one(files, group))
+}
+
+fn subtree_by(
+    path: &str,
+    children: impl Fn(&str) -> Result<BTreeSet<String>, CgroupError>,
+) -> Result<Vec<String>, CgroupError> {
     let mut found = vec![path.to_owned()];
     let mut at = 0;
     while let Some(group) = found.get(at) {
-        let below: Vec<String> =
-            children(files, group)?.into_iter().map(|name| format!("{group}/{name}")).collect();
+        let below: Vec<String> = children(group)?.into_iter().map(|name| format!("{group}/{name}")).collect();
         found.extend(below);
         at += 1;
     }
@@ -81,6 +100,15 @@ pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupErro
 /// A file exists and cannot be read.
 pub fn pids(files: &GroupFiles, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
     pids_in(files, groups, |_| true)
+}
+
+/// As [`pids`], but only in the hierarchy of [`children_in_one`].
+///
+/// # Errors
+/// As [`pids`].
+pub fn pids_in_one(files: &GroupFiles, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
+    let one = one(files).map(|hierarchy| hierarchy.id);
+    pids_in(files, groups, |hierarchy| one.is_none_or(|one| hierarchy.id == one))
 }
 
 /// As [`pids`], but only in these hierarchies.

@@ -41,11 +41,22 @@ impl DecisionLog {
 
     /// Adds a step that started at `began` and has just ended.
     pub fn record_step(&mut self, what: &str, began: Instant, result: impl Into<String>) {
+        self.record_step_until(what, began, Instant::now(), result);
+    }
+
+    /// Adds a step that started at `began` and ended at `ended`.
+    pub fn record_step_until(
+        &mut self,
+        what: &str,
+        began: Instant,
+        ended: Instant,
+        result: impl Into<String>,
+    ) {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.decision.steps.push(DecisionStep {
             what: what.to_owned(),
             after_us: micros(began.saturating_duration_since(self.woken)),
-            took_us: micros(began.elapsed()),
+            took_us: micros(ended.saturating_duration_since(began)),
             result: result.into(),
         });
     }

@@ -292,7 +292,7 @@ impl DiskWatch {
         let (own, cgroup) = (shared.clone(), candidate.cgroup.clone());
         let killed = blocking::KILLS.run(move || kill::kill(&own.deps.layout, &cgroup));
         let result = match killed.await {
-            Ok(Ok(processes)) => format!("{processes} processes"),
+            Ok(Ok(signalled)) => format!("{} processes", signalled.processes),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "a fault in the agent".to_owned(),
         };

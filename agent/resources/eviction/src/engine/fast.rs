@@ -223,17 +223,19 @@ impl FastWatch {
         let signal = due.threshold.signal;
         let began = Instant::now();
         let subjects = shared.deps.subjects.pods();
-        let candidates = gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal));
+        let candidates = gather::pods(&shared.deps.layout, &subjects, rank::required_stats(signal));
         log.record_step("pods read", began, format!("{} pods", candidates.len()));
         let hard = due.threshold.is_hard();
         let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates)
             .without(|at| shared.spares(&candidates.get(at)?.pod.uid, hard));
         let chosen = select_victim(signal, &ranking, &candidates, &self.leaving);
         log.record_candidates(rank::ranking_table(signal, DiskLayout::One, &ranking, &candidates, chosen));
-        let Some(candidate) = chosen.and_then(|at| candidates.get(at)).cloned() else {
+        let found = chosen.and_then(|at| candidates.get(at).cloned().zip(subjects.get(at)));
+        let Some((mut candidate, subject)) = found else {
             shared.record_no_candidate(signal, log);
             return false;
         };
+        gather::containers(&shared.deps.layout, subject, &mut candidate);
         let text = message::message(due, &candidate);
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
         let Some(evict) = &shared.deps.evict else {
@@ -288,9 +290,10 @@ impl FastWatch {
     /// Kills the pod at once through its cgroup. Returns whether that succeeded.
     fn kill(&self, candidate: &Candidate, began: Instant, woken: Instant, log: &mut DecisionLog) -> bool {
         match kill::kill(&self.shared.deps.layout, &candidate.cgroup) {
-            Ok(processes) => {
-                metrics::record_crossing_to_kill(woken.elapsed());
-                log.record_step("kill", began, format!("{processes} processes"));
+            Ok(signalled) => {
+                metrics::record_crossing_to_kill(signalled.at.saturating_duration_since(woken));
+                let result = format!("{} processes", signalled.processes);
+                log.record_step_until("kill", began, signalled.at, result);
                 true
             }
             Err(error) => {

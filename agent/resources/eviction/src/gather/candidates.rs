@@ -34,36 +34,42 @@ pub struct Subject {
 /// Reads memory and processes of every pod and its containers as far as `needs` asks for them, in the order
 /// of `subjects`. Their disk use comes from [`crate::usage`].
 pub fn candidates(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -> Vec<Candidate> {
+    let mut found = pods(layout, subjects, needs);
+    if needs.memory {
+        found.iter_mut().zip(subjects).for_each(|(pod, subject)| containers(layout, subject, pod));
+    }
+    found
+}
+
+/// As [`candidates`], without the containers: a pod is ranked by its own figures.
+pub fn pods(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -> Vec<Candidate> {
     let mut buffer = Vec::new();
-    let of_one = |subject: &Subject| {
-        let mut candidate = Candidate {
-            pod: subject.pod.clone(),
-            cgroup: subject.cgroup.clone(),
-            started: subject.started,
-            memory: None,
-            disk: None,
-            processes: if needs.processes { threads(layout, &subject.cgroup, &mut buffer) } else { None },
-            containers: BTreeMap::new(),
-            memory_request: None,
-        };
-        if needs.memory {
-            memory(layout, subject, &mut candidate, &mut buffer);
-        }
-        candidate
+    let memory = |subject: &Subject, buffer: &mut Vec<u8>| {
+        let (dir, version) = directory(layout, Controller::Memory, &subject.cgroup)?;
+        working_set(&dir, version, buffer)
+    };
+    let of_one = |subject: &Subject| Candidate {
+        pod: subject.pod.clone(),
+        cgroup: subject.cgroup.clone(),
+        started: subject.started,
+        memory: if needs.memory { memory(subject, &mut buffer) } else { None },
+        disk: None,
+        processes: if needs.processes { threads(layout, &subject.cgroup, &mut buffer) } else { None },
+        containers: BTreeMap::new(),
+        memory_request: None,
     };
     subjects.iter().map(of_one).collect()
 }
 
-/// Sets the working sets of the pod and of each container.
-fn memory(layout: &Layout, subject: &Subject, candidate: &mut Candidate, buffer: &mut Vec<u8>) {
+/// Sets the working sets of the pod's containers, if its own is known.
+pub fn containers(layout: &Layout, subject: &Subject, candidate: &mut Candidate) {
     let Some((dir, version)) = directory(layout, Controller::Memory, &subject.cgroup) else { return };
-    candidate.memory = working_set(&dir, version, buffer);
     if candidate.memory.is_none() || subject.containers.is_empty() {
         return;
     }
-    let below = children(&dir);
+    let (below, mut buffer) = (children(&dir), Vec::new());
     for (name, id) in &subject.containers {
-        let memory = container_group(&below, id).and_then(|dir| working_set(dir, version, buffer));
+        let memory = container_group(&below, id).and_then(|dir| working_set(dir, version, &mut buffer));
         candidate.containers.insert(name.clone(), ContainerUse { memory, ..ContainerUse::default() });
     }
 }

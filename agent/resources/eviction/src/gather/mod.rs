@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 #[cfg(test)]
 pub use candidates::candidate_memory;
-pub use candidates::{Subject, candidates, container_group, groups_below};
+pub use candidates::{Subject, candidates, container_group, containers, groups_below, pods};
 pub use disks::{disks, leave_out_layers_elsewhere, used_of};
 pub(super) use memory::{GroupMemory, of_node};
 pub use node::Node;

@@ -167,7 +167,7 @@ async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
     };
     assert!(root.inodes > 0, "{root:?}");
 
-    let killed = kill::kill(&layout, &cgroup).unwrap();
+    let killed = kill::kill(&layout, &cgroup).unwrap().processes;
     assert!(killed >= 2, "the sandbox's process and the container's: {killed}");
     while !kill::empty(&layout, &cgroup) {
         assert!(Instant::now() < deadline, "not empty");
