@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
-use crate::fixture::{Agent, AgentOptions, Events as Subscription, Group, Received, TestRoot, Worker};
+use crate::fixture::{
+    Agent, AgentOptions, Events as Subscription, Group, QuietConsole, Received, TestRoot, Worker,
+};
 use crate::harness::{Context, Failure};
 use crate::worker::report::Victim;
 
@@ -34,6 +36,11 @@ impl Bench for Events {
 
         run.progress(&format!("{kills} kills, idle"));
         let idle = series(context, &group, &events, kills)?;
+        run.progress(&format!("{kills} kills, idle, nothing printed on the console"));
+        let quiet = {
+            let _quiet = QuietConsole::new()?;
+            series(context, &group, &events, kills)?
+        };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         run.progress(&format!("{kills} kills, {cpus} cores busy"));
         let crowd = root.child("crowd")?;
@@ -43,11 +50,18 @@ impl Bench for Events {
             .collect::<Result<Vec<_>, _>>()?;
         std::thread::sleep(Duration::from_millis(500));
         let busy = series(context, &group, &events, kills)?;
+        run.progress(&format!("{kills} kills, {cpus} cores busy, nothing printed on the console"));
+        let quiet_busy = {
+            let _quiet = QuietConsole::new()?;
+            series(context, &group, &events, kills)?
+        };
 
         let bound = Bound::both(0.5, 5.0);
         Ok(vec![
             Figure::of("events", "kill to client, idle", "ms", &idle.from_kernel, bound),
             Figure::of("events", "kill to client, all cores busy", "ms", &busy.from_kernel, bound),
+            Figure::of("events", "kill to client, idle, quiet console", "ms", &quiet.from_kernel, bound),
+            Figure::of("events", "kill to client, busy, quiet console", "ms", &quiet_busy.from_kernel, bound),
             Figure::of("events", "parent's waitid to client, idle", "ms", &idle.from_parent, Bound::NONE),
             Figure::of("events", "parent's waitid to client, busy", "ms", &busy.from_parent, Bound::NONE),
         ])

@@ -64,6 +64,16 @@ pub struct Sizes {
     /// long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
+    /// For `augment`: only this rate, 100 or 500 (MB/s), or 0 for as fast as it can. A rate takes half an hour
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate: Option<u64>,
+}
+
+/// A rate of MB/s in bytes a second.
+fn rate(text: &str) -> Result<u64, String> {
+    let known = eviction::PACES.map(|(_, rate)| rate);
+    let wanted = text.parse::<u64>().ok().map(|megabytes| megabytes * 1_000_000);
+    wanted.filter(|rate| known.contains(rate)).ok_or_else(|| "expected 100, 500 or 0".to_owned())
 }
 
 impl Run<'_> {

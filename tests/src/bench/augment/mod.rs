@@ -12,11 +12,11 @@ mod fixture;
 mod kills;
 mod round;
 
-use super::eviction::{PACES, judge};
+use super::eviction::PACES;
 use super::{Bench, Bound, Figure, Run};
 use crate::e2e::cluster::options::own_control_plane;
 use crate::ensure;
-use crate::fixture::{ClusterPrograms, ControlPlane};
+use crate::fixture::{ClusterPrograms, ControlPlane, oom_kills};
 use crate::harness::Failure;
 use fixture::Beside;
 use round::Round;
@@ -49,7 +49,9 @@ impl Bench for Augment {
         let mut beside = Beside::new(run.context, control_plane.cluster())?;
         let mut figures = Vec::new();
         let mut sums = [Sum::default(); 2];
-        for (name, pace) in PACES {
+        for (name, pace) in
+            PACES.into_iter().filter(|(_, pace)| run.sizes.rate.is_none_or(|own| own == *pace))
+        {
             for (kind, sum) in [Kind::Augment, Kind::Kubelet].into_iter().zip(&mut sums) {
                 run.progress(&format!("{runs} pods that use up memory, {name}, {}", kind.name()));
                 let rounds = rounds(run, &mut beside, kind, pace, runs, sum)?;
@@ -113,7 +115,7 @@ fn rounds(
     runs: usize,
     sum: &mut Sum,
 ) -> Result<Vec<Round>, Failure> {
-    let before = judge::oom_kills()?;
+    let before = oom_kills()?;
     beside.set_agent(kind == Kind::Augment)?;
     let mut rounds = Vec::new();
     for number in 0..runs + REPEATED {
@@ -127,7 +129,7 @@ fn rounds(
         rounds.push(round);
     }
     ensure!(rounds.len() == runs, "more than {REPEATED} rounds had to be repeated");
-    sum.oom_kills += judge::oom_kills()?.saturating_sub(before);
+    sum.oom_kills += oom_kills()?.saturating_sub(before);
     Ok(rounds)
 }
 
