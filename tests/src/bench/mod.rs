@@ -64,7 +64,7 @@ pub struct Sizes {
     /// long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
-    /// For `augment`: only this rate, 100 or 500 (MB/s), or 0 for as fast as it can. A rate takes half an hour
+    /// For `augment`: only this rate, 100 or 500 (MB/s), or 0 for as fast as it can; each takes half an hour
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<u64>,
 }

@@ -120,7 +120,7 @@ fn shared_limit(context: &Context) -> Result<(), Failure> {
     ensure!(stalled > 0 && within(waited, stalled, differ), "{waited} ns waited, {stalled} ns stalled");
     let uid = node.idle.path().rsplit("/pod").next().unwrap_or_default().to_owned();
     ensure!(found.iter().any(|wait| wait.neighbour == uid), "not for the pod {uid}: {found:?}");
-    // Beside other programs the machine itself may have been short of memory, but then its own counter says so.
+    // Beside other programs the machine itself may have been short of memory; then its counter says so.
     let is_allowed = |name: &str| name == uid || (was_short && name == "node");
     ensure!(found.iter().all(|wait| is_allowed(&wait.neighbour)), "not only for the pod {uid}: {found:?}");
 

@@ -5,8 +5,9 @@ use nix::sys::signal::{SigSet, Signal};
 use super::Sweep;
 use crate::fixture::{Layout, restore_console};
 
-/// From now on SIGINT and SIGTERM remove every cgroup, process and directory of this process, give the console
-/// its level back, then end it with code 130. Call it before any thread is started, because threads inherit the blocked signals.
+/// From now on SIGINT and SIGTERM remove every cgroup, process and directory of this process, give the
+/// console its level back, then end it with code 130. Call it before any thread is started, because threads
+/// inherit the blocked signals.
 pub fn clean_up_when_interrupted() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
