@@ -16,9 +16,9 @@ use super::Observations;
 use super::assess::limit;
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 
-/// The part of the shortest interval after which is read again while a threshold is about to be crossed.
+/// While a threshold is about to be crossed, the shortest interval is divided by this.
 const CLOSE_PART: u32 = 10;
-/// Shortest time between two readings, whatever is configured.
+/// The result of that division is at least this.
 const CLOSEST: Duration = Duration::from_millis(1);
 /// Consumption may be this many times faster than expected without crossing a threshold between two readings.
 const MARGIN: f64 = 2.0;

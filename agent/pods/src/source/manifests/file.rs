@@ -25,8 +25,8 @@ pub enum Content {
     Text(String, Option<Stamp>),
 }
 
-/// What changes with a file's content; times in nanoseconds since 1970. All of it stays the same only if
-/// somebody sets the machine's clock back.
+/// Identity, size and times (nanoseconds since 1970) of a file. Every write changes at least one of them,
+/// unless the machine's clock was set back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,

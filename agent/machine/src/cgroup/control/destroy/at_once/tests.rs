@@ -6,7 +6,7 @@ use std::thread::sleep;
 
 use super::*;
 use crate::cgroup::fixture::TestTree;
-use crate::cgroup::{Facts, Layout};
+use crate::cgroup::{Controller, Facts, Layout};
 
 /// The machine's v1 hierarchies alone; none where the controllers are on v2.
 fn v1_alone() -> Option<GroupFiles> {
@@ -75,4 +75,22 @@ fn a_cgroup_with_this_process_or_of_no_pod_is_refused() {
     let error = refuse_own(&path, &[1, pid as i32].into()).unwrap_err();
     assert!(matches!(error, DestroyError::Holds { pid: 1, .. }), "{error}");
     assert_eq!(kill_now(&files, &tree.path("none"), Duration::ZERO).unwrap().processes, 0);
+}
+
+#[test]
+fn a_process_that_is_in_another_hierarchy_alone_is_killed_too() {
+    let Some(tree) = TestTree::make("at-once-elsewhere") else { return };
+    let of = |controller| tree.layout.hierarchy(controller).map(|hierarchy| hierarchy.id);
+    if of(Controller::Cpu) == of(Controller::Memory) {
+        nodewarden_testing::skip("one hierarchy has both controllers");
+        return;
+    }
+    let path = tree.group("pod");
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    tree.write(Controller::Cpu, "pod", "cgroup.procs", &child.id().to_string());
+    let files = GroupFiles::new(tree.layout.clone());
+    let killed = kill_now(&files, &path, Duration::from_secs(5));
+    let _ = child.kill();
+    let status = child.wait().unwrap();
+    assert_eq!(killed.unwrap().processes, 1, "{status}");
 }
