@@ -35,6 +35,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_model::Origin;
 use nodewarden_pods::source::{Deletion, Desired, SourcedPod};
 use nodewarden_pods::status::DesiredPods;
+use nodewarden_tasks::pause::together;
 
 /// What reaches the manager from outside.
 #[derive(Debug)]
@@ -150,6 +151,9 @@ impl Manager {
             soon |= happened;
             let period = self.env.pods.housekeeping;
             next = looked + if soon { period } else { self.housekeeping.quiet().max(period) };
+            if !soon {
+                next = together(next.into_std()).into();
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use nodewarden_cri::{Client, RuntimeError};
 use nodewarden_model::ContainerState;
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::{self, Pulse};
+use nodewarden_tasks::pause::pause;
 
 /// How long a round may take: logs are compressed in it.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -87,7 +88,7 @@ impl Rotator {
     async fn run(mut self, pulse: Pulse) {
         loop {
             pulse.waits();
-            tokio::time::sleep(self.policy.interval).await;
+            pause(self.policy.interval).await;
             pulse.progress();
             let running = self.running();
             let ids: BTreeSet<&str> = running.iter().map(|(id, _)| id.as_str()).collect();

@@ -14,7 +14,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tracing::{error, info, warn};
 
 use super::error::DaemonError;
-use nodewarden_tasks::blocking;
+use nodewarden_tasks::{blocking, pause};
 
 /// Threads that serve requests. More would only add to the agent's footprint.
 const SERVERS: usize = 2;
@@ -66,6 +66,7 @@ pub fn unblock_signals() -> Result<(), DaemonError> {
 /// # Errors
 /// Its threads cannot be started.
 pub fn server_threads() -> Result<Runtime, DaemonError> {
+    pause::begin();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVERS)
         .max_blocking_threads(blocking::threads())

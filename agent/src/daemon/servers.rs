@@ -26,6 +26,7 @@ use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::{AgentState, Detail};
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts::{Parts, Pulse};
+use nodewarden_tasks::pause::pause;
 
 /// The agent is ready after this time even if not every pod of an earlier agent has been looked at.
 const ADOPTION: Duration = Duration::from_secs(10);
@@ -159,7 +160,7 @@ fn server_ended(server: &'static str, panic: Option<JoinError>) -> DaemonError {
 async fn beat(pulse: Pulse) {
     loop {
         pulse.progress();
-        tokio::time::sleep(BEAT).await;
+        pause(BEAT).await;
     }
 }
 

@@ -1,8 +1,10 @@
 //! Threads and tasks of the agent: blocking work, bounded by purpose ([`blocking`]), and the long-lived
-//! parts, whose end or standstill is noticed ([`parts`]); how often something may be done ([`rate`]).
+//! parts, whose end or standstill is noticed ([`parts`]); pauses of periodic tasks ([`mod@pause`]); how often
+//! something may be done ([`rate`]).
 
 #![deny(missing_docs)]
 
 pub mod blocking;
 pub mod parts;
+pub mod pause;
 pub mod rate;

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::{Input, TASK_LIMIT};
 use nodewarden_machine::node::addresses::{NetworkChanges, node_addresses};
 use nodewarden_tasks::parts;
+use nodewarden_tasks::pause::pause;
 
 /// How often the addresses are looked up where the kernel does not report changes.
 const POLL: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ async fn run(sender: watch::Sender<Vec<IpAddr>>, inputs: mpsc::WeakUnboundedSend
             let next = match &mut changes {
                 Some(changes) => changes.next().await,
                 None => {
-                    tokio::time::sleep(POLL).await;
+                    pause(POLL).await;
                     Ok(())
                 }
             };

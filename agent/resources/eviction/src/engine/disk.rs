@@ -26,6 +26,7 @@ use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_gc::{Collector, FileSystems, GcError};
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::Pulse;
+use nodewarden_tasks::pause::pause;
 
 /// Time between two readings as long as nothing is short (kubelet: monitoringInterval).
 const CALM: Duration = Duration::from_secs(10);
@@ -98,7 +99,7 @@ pub async fn run(shared: Arc<Shared>, collector: Collector, pulse: Pulse) {
                 SHORT
             }
         };
-        tokio::time::sleep(wait).await;
+        pause(wait).await;
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nodewarden_model::{ContainerDiskView, DiskFigure, DiskView, FsUse, PodDiskView};
 use nodewarden_tasks::parts::Pulse;
+use nodewarden_tasks::pause::pause;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -56,7 +57,7 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
         *shared.disk_views.last.lock() = Some((Arc::new(view), Instant::now()));
         pulse.waits();
         let period = if is_settled { PERIOD } else { AGAIN };
-        tokio::time::sleep(period.max(begun.elapsed().saturating_mul(PART))).await;
+        pause(period.max(begun.elapsed().saturating_mul(PART))).await;
     }
 }
 

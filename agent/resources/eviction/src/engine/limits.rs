@@ -12,6 +12,7 @@ use crate::{Candidate, RequiredStats, gather, metrics, rank};
 use crate::{Eviction, EvictionReason};
 use nodewarden_model::{CandidateSeen, SignalSeen};
 use nodewarden_tasks::parts::Pulse;
+use nodewarden_tasks::pause::pause;
 
 /// Time between two checks (kubelet: monitoringInterval).
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
         pulse.progress();
         let round = check(&shared).await;
         let wait = if round.settled { round.took.saturating_mul(PART) } else { INTERVAL };
-        tokio::time::sleep(wait.clamp(INTERVAL, RAREST)).await;
+        pause(wait.clamp(INTERVAL, RAREST)).await;
     }
 }
 
