@@ -185,19 +185,16 @@ impl FastWatch {
 
     /// Asks the kernel to wake this thread when the nearest memory threshold is crossed.
     fn arm(&mut self, observations: &Observations) {
-        for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
+        let [node, pods] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable].map(|signal| {
             let own = self.shared.fast.thresholds.iter().filter(|threshold| threshold.signal == signal);
             let nearest = observations.get(&signal).and_then(|seen| {
                 let limits = own.map(|threshold| limit(&threshold.value, seen.capacity));
                 limits.filter(|limit| *limit < seen.available).max()
             });
             let capacity = observations.get(&signal).map_or(0, |seen| seen.capacity);
-            let usage = nearest.map(|limit| capacity.saturating_sub(limit));
-            match signal {
-                Signal::MemoryAvailable => self.sources.arm(usage),
-                _ => self.sources.arm_pods(usage),
-            }
-        }
+            nearest.map(|limit| capacity.saturating_sub(limit))
+        });
+        self.sources.arm(node, pods);
     }
 
     /// Forgets the pods whose cgroup is gone, those whose time is over, and those whose eviction was refused.

@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use slots::Slots;
-use source::{Kind, Source};
+use source::Source;
 use tend::Order;
 
 use nodewarden_machine::cgroup::Layout;
@@ -142,16 +142,14 @@ impl WakeSources {
         Ok(())
     }
 
-    /// Sets the threshold that wakes when it is crossed (v1 only): bytes of the node's memory in use, less
-    /// inactive file pages, as in `memory.available`. Returns at once; a move by a few MiB is ignored.
-    /// Reclaim of inactive file pages hides growth from the kernel, so call this regularly.
-    pub fn arm(&mut self, memory_used_threshold: Option<u64>) {
-        self.order(Kind::NodeThreshold, memory_used_threshold);
-    }
-
-    /// Like [`WakeSources::arm`], for kubepods.
-    pub fn arm_pods(&mut self, memory_used_threshold: Option<u64>) {
-        self.order(Kind::PodsThreshold, memory_used_threshold);
+    /// Sets the thresholds that wake when they are crossed (v1 only), of the `node` and of kubepods: bytes of
+    /// memory in use, less inactive file pages, as in `memory.available`. Returns at once; a move by a few
+    /// MiB is ignored. Reclaim of inactive file pages hides growth from the kernel, so call this regularly.
+    pub fn arm(&mut self, node: Option<u64>, pods: Option<u64>) {
+        if let Some(orders) = &self.orders {
+            // Cannot fail: the thread ends after the sender is dropped.
+            let _ = orders.send(Order { node, pods });
+        }
     }
 
     /// Each source, and whether it works here: `psi node: on`, `psi kubepods: off (…)`.
@@ -162,13 +160,6 @@ impl WakeSources {
     /// Handle for other parts of the agent.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
-    }
-
-    fn order(&self, kind: Kind, working_set: Option<u64>) {
-        if let Some(orders) = &self.orders {
-            // Cannot fail: the thread ends after the sender is dropped.
-            let _ = orders.send(Order { kind, working_set });
-        }
     }
 }
 

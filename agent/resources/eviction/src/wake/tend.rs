@@ -1,6 +1,5 @@
 //! The thread that opens and moves the sources.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -9,12 +8,11 @@ use nodewarden_tasks::parts::Part;
 use super::slots::Slots;
 use super::source::Kind;
 
-/// Sets or removes a threshold.
+/// Where the thresholds are to be: bytes of working set; `None` removes one.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
-    pub kind: Kind,
-    /// In bytes; `None` removes it.
-    pub working_set: Option<u64>,
+    pub node: Option<u64>,
+    pub pods: Option<u64>,
 }
 
 /// Shortest time between two checks for missing sources and re-created cgroups. They are made when an order
@@ -29,27 +27,27 @@ const MOVE: Duration = Duration::from_millis(200);
 
 /// Runs until the sender of orders is dropped.
 pub fn run(slots: &Slots, orders: &Receiver<Order>, part: &Part) {
-    let mut wanted = BTreeMap::new();
+    let mut wanted = None;
     let mut renewed = Instant::now();
     let mut move_at = renewed;
     loop {
         let unasked = renewed + RENEW_UNASKED;
-        let next = if wanted.is_empty() { unasked } else { unasked.min(move_at) };
+        let next = if wanted.is_none() { unasked } else { unasked.min(move_at) };
         part.waits();
         let order = orders.recv_timeout(next.saturating_duration_since(Instant::now()));
         part.progress();
         match order {
-            Ok(Order { kind, working_set }) => drop(wanted.insert(kind, working_set)),
+            Ok(order) => wanted = Some(order),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Instant::now();
-        if now >= move_at && !wanted.is_empty() {
-            let mut moved = false;
-            for (kind, working_set) in std::mem::take(&mut wanted) {
-                moved |= slots.arm(kind, working_set);
-            }
-            if moved {
+        if now >= move_at
+            && let Some(Order { node, pods }) = wanted.take()
+        {
+            let moved = [(Kind::NodeThreshold, node), (Kind::PodsThreshold, pods)]
+                .map(|(kind, working_set)| slots.arm(kind, working_set));
+            if moved.contains(&true) {
                 move_at = now + MOVE;
             }
         }

@@ -79,7 +79,7 @@ fn crossing_a_v1_threshold_wakes() {
     let (mut sources, woken) = WakeSources::start(&tree.layout, &path, Wakeups::default());
     let armed = |sources: &WakeSources| described(sources, "memory threshold kubepods").contains(": on");
     assert!(!armed(&sources), "none is set");
-    sources.arm_pods(Some(64 << 20));
+    sources.arm(None, Some(64 << 20));
     let deadline = Instant::now() + Duration::from_secs(20);
     while !armed(&sources) {
         assert!(Instant::now() < deadline, "{:?}", sources.watching());
@@ -95,13 +95,13 @@ fn crossing_a_v1_threshold_wakes() {
     // The kernel checks once per 128 pages and CPU; what is allocated until this thread runs comes on top.
     assert!(used >= 60 << 20, "{used}");
     // A move by less than a step is ignored, one by more is not, nor is removing the threshold.
-    sources.arm_pods(Some((64 << 20) + 4096));
+    sources.arm(None, Some((64 << 20) + 4096));
     thread::sleep(Duration::from_millis(300));
     assert_eq!(described(&sources, "memory threshold kubepods"), before);
-    sources.arm_pods(Some(1 << 30));
+    sources.arm(None, Some(1 << 30));
     thread::sleep(Duration::from_millis(500));
     assert!(armed(&sources) && described(&sources, "memory threshold kubepods") != before);
-    sources.arm_pods(None);
+    sources.arm(None, None);
     thread::sleep(Duration::from_millis(500));
     assert!(!armed(&sources), "{:?}", sources.watching());
 }
