@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::cache::Cache;
-use super::pace::{LEAST, REGULAR, back_off};
+use super::pace::{LEAST, LIST, REGULAR, back_off};
 use super::{Client, Listing, RuntimeError, Version};
 use nodewarden_config::Endpoint;
 use nodewarden_model::Identity;
@@ -51,9 +51,9 @@ struct Shared {
 }
 
 impl Names {
-    /// Starts to query the runtime at `endpoint`: at once, when an unknown pod or container is looked up (at
-    /// most once a second), and every minute. While the runtime is unreachable, after 1 s doubling to a
-    /// minute.
+    /// Starts to list what the runtime at `endpoint` has: at once, when an unknown pod or container is looked
+    /// up (at most once a second), and every five minutes. Its version is asked for every minute, which shows
+    /// that it answers; while it does not, after 1 s doubling to a minute.
     ///
     /// `limit` is the time limit of each call (`runtimeRequestTimeout`). Must be called inside a tokio
     /// runtime, which runs the refreshing.
@@ -109,16 +109,24 @@ fn new_client(shared: &Shared) -> Client {
 async fn keep(shared: Arc<Shared>) {
     let mut client = new_client(&shared);
     let mut failures: u32 = 0;
+    let mut listed: Option<Instant> = None;
+    let mut wanted = true;
     loop {
         let started = Instant::now();
-        match refresh(&client).await {
+        let list = wanted || listed.is_none_or(|at| started.duration_since(at) >= LIST);
+        match refresh(&client, list).await {
             Ok((version, listing)) => {
                 failures = 0;
-                shared.cache.lock().learn(listing, Instant::now());
+                if let Some(listing) = listing {
+                    shared.cache.lock().learn(listing, Instant::now());
+                    listed = Some(started);
+                }
                 shared.set_state(State::Reached(version));
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
+                // It may have lost what it had.
+                listed = None;
                 shared.set_state(State::Away(error.cause()));
                 // A new client, because a connection that hangs in its handshake would block the next call as
                 // well.
@@ -127,10 +135,7 @@ async fn keep(shared: Arc<Shared>) {
         }
         shared.cache.lock().tidy(Instant::now());
         tokio::time::sleep(pause(failures, started.elapsed())).await;
-        if failures == 0 {
-            // A refresh follows in both cases.
-            let _elapsed = tokio::time::timeout(REGULAR, shared.wanted.notified()).await;
-        }
+        wanted = failures == 0 && tokio::time::timeout(REGULAR, shared.wanted.notified()).await.is_ok();
     }
 }
 
@@ -139,8 +144,10 @@ fn pause(failures: u32, took: Duration) -> Duration {
     if failures > 0 { back_off(failures) } else { LEAST.saturating_sub(took) }
 }
 
-async fn refresh(client: &Client) -> Result<(Version, Listing), RuntimeError> {
-    Ok((client.version().await?, client.list().await?))
+/// The runtime's version and, if that is asked for, what it has.
+async fn refresh(client: &Client, list: bool) -> Result<(Version, Option<Listing>), RuntimeError> {
+    let version = client.version().await?;
+    Ok((version, if list { Some(client.list().await?) } else { None }))
 }
 
 impl Shared {

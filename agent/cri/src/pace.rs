@@ -6,8 +6,10 @@ use nodewarden_model::backoff::Backoff;
 
 /// Minimum time between the starts of two refreshes.
 pub const LEAST: Duration = Duration::from_secs(1);
-/// Time between regular refreshes.
+/// Time between two questions for the runtime's version, which show that it answers.
 pub const REGULAR: Duration = Duration::from_secs(60);
+/// Time between two lists of what it has, if no name is missing meanwhile.
+pub const LIST: Duration = Duration::from_secs(300);
 
 /// Pause after the `n`th failure (or unsuccessful look-up) in a row, from 1: 1 s doubling to 60 s.
 pub fn back_off(n: u32) -> Duration {
