@@ -108,7 +108,9 @@ impl Client {
             ..Default::default()
         };
         let answer = service.update_container_resources(request);
-        self.call("UpdateContainerResources", id, Some(self.request_limit), answer).await.map(drop)
+        let answer = self.call("UpdateContainerResources", id, Some(self.request_limit), answer).await;
+        nodewarden_machine::cgroup::limit_changes::record();
+        answer.map(drop)
     }
 }
 

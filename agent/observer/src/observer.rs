@@ -17,7 +17,7 @@ use crate::sampler::Sampler;
 use crate::tree;
 use crate::upkeep_request::UpkeepRequest;
 use crate::write_notices::SeenWrite;
-use nodewarden_machine::cgroup::{Hierarchy, Layout, identify, join};
+use nodewarden_machine::cgroup::{Hierarchy, Layout, identify, join, limit_changes};
 use nodewarden_machine::device_nodes;
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
@@ -193,6 +193,7 @@ impl Observer {
             of_memory.and_then(|space| self.registry.lock().path(space, record.writer_cgroup).cloned());
         let pod = path.as_deref().and_then(|path| self.pod_of(path));
         let path = path.map(|path| path.to_string()).unwrap_or_default();
+        limit_changes::record();
         if let Some(write) = LimitWrite::of(record, path, pod) {
             self.limit_writes.lock().add(write);
         }
@@ -210,6 +211,7 @@ impl Observer {
         let Ok(text) = std::fs::read_to_string(join(&hierarchy.mount, &path).join(file)) else { return };
         let pod = self.pod_of(&writer_cgroup);
         let writer = Writer { pid, command, cgroup: writer_cgroup, pod };
+        limit_changes::record();
         self.limit_writes.lock().add_seen(LimitWrite {
             cgroup,
             file,

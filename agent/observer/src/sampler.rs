@@ -25,7 +25,7 @@ use nodewarden_model::{
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// How often the files of all cgroups are looked at, whether something ran in them or not.
-const ALL: Duration = Duration::from_secs(60);
+const ALL: Duration = Duration::from_secs(300);
 
 /// A removal counts as something that ran for so long: until everything has been read again.
 const RECENTLY: Duration = Duration::from_secs(30);
@@ -116,7 +116,7 @@ impl Sampler {
 
     /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
     /// is removed are known. `name` is called for each of their identities, so that its names can be looked
-    /// up in time. Creates no snapshot, which would take megabytes. Once a minute all are looked at.
+    /// up in time. Creates no snapshot, which would take megabytes. Each five minutes all are looked at.
     pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
         let now = MonotonicClock::now_ns();
         let last = std::mem::replace(&mut self.remembered_ns, now);

@@ -118,8 +118,13 @@ impl CachedFile {
         Self { state: State::Unknown, budget: budget.clone() }
     }
 
+    /// Whether it is kept open.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
     /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is
-    /// none. `keep` it open for the next time, if the budget allows.
+    /// none. `keep` it open for the next time, if the budget allows; else it is closed.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
@@ -132,7 +137,14 @@ impl CachedFile {
     ) -> io::Result<Option<&'b [u8]>> {
         match &self.state {
             State::Absent => return Ok(None),
-            State::Open(file) => return pread_all(file, buffer).map(Some),
+            State::Open(file) => {
+                let text = pread_all(file, buffer)?;
+                if !keep {
+                    self.budget.give_back();
+                    self.state = State::Passing;
+                }
+                return Ok(Some(text));
+            }
             State::Unknown | State::Passing => {}
         }
         let file = match File::open(dir().join(name)) {
@@ -162,7 +174,7 @@ impl CachedFile {
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
-        if matches!(self.state, State::Open(_)) {
+        if self.is_open() {
             self.budget.give_back();
         }
     }
@@ -221,8 +233,12 @@ mod tests {
         std::fs::write(dir.path().join("f"), "1").unwrap();
         CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", false, &mut Vec::new()).unwrap();
         let mut file = CachedFile::new(&budget);
-        file.read(|| dir.path().to_owned(), "f", true, &mut Vec::new()).unwrap();
-        assert!(!budget.take());
+        let mut read =
+            |keep| file.read(|| dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap().is_some();
+        assert!(read(true) && !budget.take());
+        assert!(read(false) && budget.take(), "one that is not to be kept is closed");
+        budget.give_back();
+        assert!(read(true) && !budget.take());
         drop(file);
         assert!(budget.take());
     }

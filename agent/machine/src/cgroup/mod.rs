@@ -21,6 +21,7 @@ pub(crate) mod fuzzing;
 mod group_path;
 mod identity;
 mod layout;
+pub mod limit_changes;
 mod machine;
 mod membership;
 pub mod parse;

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::files::{Alone, Budget, CachedFile, Spec};
 use super::group_path::join;
-use super::{Hierarchy, Layout, Version, v1, v2};
+use super::{Hierarchy, Layout, Version, limit_changes, v1, v2};
 use nodewarden_model::Usage;
 
 /// Files that are not hot are read again after this time.
 const SLOW: Duration = Duration::from_secs(15);
+
+/// The same while nothing runs in the cgroup and no limit is known to have been changed: a program that the
+/// kernel programs do not see may still write one.
+const SLOW_QUIET: Duration = Duration::from_secs(60);
 
 /// A cgroup in which nothing has run for so long, and whose PSI shows nothing of the last five minutes, has
 /// no stalled task: the kernel updates PSI every two seconds, and a task has to run before it can be stalled.
@@ -34,6 +38,8 @@ pub struct GroupReader {
     path: Arc<str>,
     files: Box<[(&'static Spec, HierarchyIndex, CachedFile)]>,
     slow_read: Option<Instant>,
+    /// [`limit_changes::count`] before the files that are not hot were last read.
+    limit_changes: u64,
     /// When a task of the cgroup was last seen to have run.
     ran: Instant,
     /// Nothing was stalled at the last reading.
@@ -66,13 +72,21 @@ impl GroupReader {
                 add(spec, unified);
             }
         }
-        Self { path, files: files.into(), slow_read: None, ran: Instant::now(), unstalled: false }
+        Self {
+            path,
+            files: files.into(),
+            slow_read: None,
+            limit_changes: 0,
+            ran: Instant::now(),
+            unstalled: false,
+        }
     }
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
     /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
     /// `idle`: no task of the cgroup or below it has run since the last reading, nor runs now; then the files
-    /// are read that may differ all the same, and all of them every 15 s.
+    /// are read that may differ all the same, and all of them every minute; every 15 s if something has run
+    /// since they were read, or a limit was changed ([`limit_changes`]). Only the former are kept open then.
     pub fn read(
         &mut self,
         layout: &Layout,
@@ -82,13 +96,17 @@ impl GroupReader {
         buffer: &mut Vec<u8>,
     ) {
         let now = Instant::now();
-        let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
-        if !idle {
+        let limit_changes = limit_changes::count();
+        if asked == Asked::Now && !idle {
             self.ran = now;
-            self.unstalled = false;
         }
+        let slow_due = self.slow_read.is_none_or(|at| {
+            let is_quiet = idle && self.ran < at && self.limit_changes == limit_changes;
+            now.duration_since(at) >= if is_quiet { SLOW_QUIET } else { SLOW }
+        });
+        let unstalled = idle && self.unstalled && !slow_due;
+        let asleep = idle;
         let mut idle = idle && !slow_due;
-        let unstalled = self.unstalled && !slow_due;
         let mut usage = last.clone();
         if !unstalled {
             usage.pressures = Default::default();
@@ -108,7 +126,14 @@ impl GroupReader {
             let dir = || {
                 layout.hierarchies().get(usize::from(*at)).map_or_else(PathBuf::new, |h| join(&h.mount, path))
             };
-            match file.read(dir, spec.name, hot, buffer) {
+            // Of a cgroup in which nothing runs only what is read every time stays open.
+            let keep = match (asked, spec.alone) {
+                (Asked::Later, _) if spec.has_cpu_time => file.is_open(),
+                (_, Alone::Always) => hot,
+                (_, Alone::WithMemory) => hot && !asleep,
+                (_, Alone::Stalled) => hot && !(asleep && self.unstalled),
+            };
+            match file.read(dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
@@ -117,16 +142,16 @@ impl GroupReader {
                 }
             }
             idle &= memory(last) == memory(&usage);
-            if asked == Asked::Later
-                && spec.has_cpu_time
-                && self.slow_read.is_some()
-                && ran(last) == ran(&usage)
-            {
-                return;
+            if asked == Asked::Later && spec.has_cpu_time {
+                if self.slow_read.is_some() && ran(last) == ran(&usage) {
+                    return;
+                }
+                self.ran = now;
             }
         }
         if slow_due {
             self.slow_read = Some(now);
+            self.limit_changes = limit_changes;
         }
         self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
         usage.time = Some(SystemTime::now());
@@ -242,5 +267,55 @@ mod tests {
         assert_eq!(second.processes.unwrap().threads, 1, "processes may be reaped at any time");
         assert!(ran(&over(&tree.layout, &mut reader, Asked::Now, &second)) > ran(&first) + 50_000_000);
         tree.stop(pid);
+    }
+
+    #[test]
+    fn limits_of_an_idle_cgroup_are_read_after_a_minute_or_a_change() {
+        let Some(tree) = TestTree::make("limits") else { return };
+        let path = tree.group("idle");
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let mut last = while_idle(&tree.layout, &mut reader, &Usage::default());
+        let write = |mib: u64| {
+            let bytes = mib << 20;
+            tree.write(Controller::Memory, "idle", limit_file(&tree.layout), &bytes.to_string());
+            Some(bytes)
+        };
+        let mut read = |reader: &mut GroupReader, seconds: u64, idle: bool| {
+            // As if the limits were read so long ago, and something had run before that.
+            let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+            (reader.slow_read, reader.ran) = (Some(ago(seconds)), ago(seconds + 1));
+            reader.read(&tree.layout, Asked::Now, idle, &mut last, &mut Vec::new());
+            last.memory.as_ref().unwrap().limit_bytes
+        };
+        let first = write(64);
+        assert_eq!(read(&mut reader, 61, true), first, "after a minute");
+        // Other tests of this process change limits too.
+        let (before, second) = (limit_changes::count(), write(65));
+        let seen = read(&mut reader, 20, true);
+        if limit_changes::count() == before && reader.limit_changes == before {
+            assert_eq!(seen, first, "not after 20 s");
+        }
+        limit_changes::record();
+        assert_eq!(read(&mut reader, 20, true), second, "after a change");
+        let third = write(66);
+        assert_eq!(read(&mut reader, 20, false), third, "something has run");
+    }
+
+    #[test]
+    fn of_an_idle_cgroup_few_files_stay_open() {
+        let Some(tree) = TestTree::make("open") else { return };
+        let path = tree.group("idle");
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let open = |reader: &GroupReader| reader.files.iter().filter(|(_, _, file)| file.is_open()).count();
+        let first = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
+        let (all, ago) = (open(&reader), Instant::now().checked_sub(Duration::from_secs(61)));
+        (reader.slow_read, reader.ran, reader.unstalled) = (ago, ago.unwrap(), true);
+        let second = while_idle(&tree.layout, &mut reader, &first);
+        let few = open(&reader);
+        assert!(few < all && few <= 4, "{few} of {all}");
+        while_idle(&tree.layout, &mut reader, &second);
+        assert_eq!(open(&reader), few);
+        over(&tree.layout, &mut reader, Asked::Now, &second);
+        assert_eq!(open(&reader), all, "something runs again");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::files::{Absent, Interface, NoValue, Write};
 use super::{CgroupName, Limits};
 use crate::cgroup::group_path::join;
-use crate::cgroup::{CgroupError, Controller, Hierarchy, Layout};
+use crate::cgroup::{CgroupError, Controller, Hierarchy, Layout, limit_changes, pread_all};
 
 /// Reads and writes the files of cgroups by their path below the mounts, in every hierarchy of this machine.
 #[derive(Debug, Clone)]
@@ -87,6 +87,26 @@ impl GroupFiles {
             .map_err(|e| self.located(path, e))
     }
 
+    /// As [`Self::read`], but only what can be compared with `wanted`: of the controllers for CPU sets,
+    /// processes and huge pages nothing if it has none of their limits.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_for(&self, path: &str, wanted: &Limits) -> Result<Limits, CgroupError> {
+        let is_wanted = |controller| match controller {
+            Controller::Cpuset => wanted.cpuset_cpus.is_some(),
+            Controller::Pids => wanted.pids_max.is_some(),
+            Controller::Hugetlb => !wanted.hugetlb.is_empty(),
+            _ => true,
+        };
+        self.interface
+            .read(|controller, file| match is_wanted(controller) {
+                true => self.read_one(path, controller, file),
+                false => Ok(None),
+            })
+            .map_err(|e| self.located(path, e))
+    }
+
     /// As [`Self::read`], but only these files.
     fn read_some(&self, path: &str, files: &[(Controller, &str)]) -> Result<Limits, CgroupError> {
         if files.is_empty() {
@@ -152,7 +172,15 @@ pub fn check_path(path: &str) -> Result<(), CgroupError> {
 /// # Errors
 /// As of open(2) and read(2).
 pub fn read_file(path: &Path) -> Result<Option<String>, CgroupError> {
-    match fs::read_to_string(path) {
+    // Not by `fs::read_to_string`, which makes two system calls more: for the size, which these files do not
+    // have, and for the end.
+    let read = |file: File| {
+        let mut buffer = Vec::new();
+        let length = pread_all(&file, &mut buffer)?.len();
+        buffer.truncate(length);
+        String::from_utf8(buffer).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    };
+    match File::open(path).and_then(read) {
         Ok(text) => Ok(Some(text)),
         Err(error) if is_gone(&error) => Ok(None),
         Err(source) => Err(CgroupError::file("read", path, source)),
@@ -165,7 +193,9 @@ pub fn read_file(path: &Path) -> Result<Option<String>, CgroupError> {
 /// As of open(2) and write(2).
 pub fn write_file(path: &Path, text: &str) -> Result<(), CgroupError> {
     let write = |mut file: File| file.write_all(text.as_bytes());
-    OpenOptions::new().write(true).open(path).and_then(write).map_err(|source| CgroupError::Write {
+    let written = OpenOptions::new().write(true).open(path).and_then(write);
+    limit_changes::record();
+    written.map_err(|source| CgroupError::Write {
         path: path.to_owned(),
         text: text.trim_end().to_owned(),
         source,

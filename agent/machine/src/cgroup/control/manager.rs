@@ -1,6 +1,6 @@
 //! All operations on cgroups, with either driver. A cgroup is given by its path below the mounts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +104,15 @@ impl Manager {
         self.files.read(path)
     }
 
+    /// As [`Manager::read`], but without what no limit of `wanted` can be compared with: on v1 half of the
+    /// files.
+    ///
+    /// # Errors
+    /// As [`Manager::read`].
+    pub fn read_for(&self, path: &str, wanted: &Limits) -> Result<Limits, CgroupError> {
+        self.files.read_for(path, wanted)
+    }
+
     /// Gives it the smallest share of the CPU, for a pod that is being terminated (the kubelet's
     /// `ReduceCPULimits`).
     ///
@@ -119,6 +128,14 @@ impl Manager {
     /// A directory exists and cannot be listed.
     pub fn children(&self, path: &str) -> Result<BTreeSet<String>, CgroupError> {
         members::children(&self.files, path.trim_end_matches('/'))
+    }
+
+    /// As [`Manager::children`]; of each whether it exists in every hierarchy, as by [`Manager::exists`].
+    ///
+    /// # Errors
+    /// As [`Manager::children`].
+    pub fn children_by_presence(&self, path: &str) -> Result<BTreeMap<String, bool>, CgroupError> {
+        members::children_by_presence(&self.files, path.trim_end_matches('/'))
     }
 
     /// Names of its children in the hierarchy of memory (or of the CPU where there is none), sorted: a

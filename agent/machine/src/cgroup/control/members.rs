@@ -1,6 +1,6 @@
 //! The cgroups and processes below a cgroup, in all hierarchies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -19,6 +19,21 @@ pub fn children(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, Cgro
         list(&dir, &mut names)?;
     }
     Ok(names)
+}
+
+/// Names of the children of `path` in any hierarchy, sorted, and whether each is in all of them.
+///
+/// # Errors
+/// As [`children`].
+pub fn children_by_presence(files: &GroupFiles, path: &str) -> Result<BTreeMap<String, bool>, CgroupError> {
+    let (mut found, mut hierarchies) = (BTreeMap::<String, usize>::new(), 0);
+    for (_, dir) in files.directories(path) {
+        hierarchies += 1;
+        let mut names = BTreeSet::new();
+        list(&dir, &mut names)?;
+        names.into_iter().for_each(|name| *found.entry(name).or_default() += 1);
+    }
+    Ok(found.into_iter().map(|(name, count)| (name, count == hierarchies)).collect())
 }
 
 /// Names of the children of `path` in the hierarchy of memory, else of the CPU, else in all; sorted.

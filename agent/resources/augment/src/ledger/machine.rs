@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
 
 use crate::wanted::Place;
+use nodewarden_machine::cgroup::limit_changes;
 
 /// Reads and writes values. Every call opens the directory, and reads or writes in that very directory.
 pub trait Machine {
@@ -61,8 +62,9 @@ fn write(place: &Place, expected: u64, value: &str) -> io::Result<bool> {
     // A cgroup that is removed from here on has no files in this directory, whatever is made under its name.
     let file =
         openat(&directory, &place.file, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
-    File::from(file).write_all(value.as_bytes())?;
-    Ok(true)
+    let written = File::from(file).write_all(value.as_bytes());
+    limit_changes::record();
+    written.map(|()| true)
 }
 
 fn directory(path: &Path) -> io::Result<File> {
