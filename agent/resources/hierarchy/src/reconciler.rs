@@ -125,6 +125,8 @@ pub struct Reconciler {
     placed: Option<(Instant, Vec<String>)>,
     /// Existing cgroups of pods and levels.
     existing: BTreeSet<String>,
+    /// Pods' cgroups that this full reconcile has found in every hierarchy; empty between reconciles.
+    everywhere: BTreeSet<String>,
     /// [`DesiredCgroup::version`] of the pod that each cgroup's limits were last written for, by path.
     ///
     /// [`DesiredCgroup::version`]: super::desired::DesiredCgroup::version
@@ -169,6 +171,7 @@ impl Reconciler {
             containers: BTreeSet::new(),
             placed: None,
             existing: BTreeSet::new(),
+            everywhere: BTreeSet::new(),
             versions: BTreeMap::new(),
             failed: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -300,7 +303,7 @@ impl Reconciler {
         limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
         let verdict = self.classify(&wanted, whole, destroyer);
         let uncounted = self.uncounted(&verdict);
-        let (found, unreadable) = self.read(limits.keys());
+        let (found, unreadable) = self.read(&limits);
         limits.retain(|path, _| !unreadable.contains(path));
         self.existing.extend(found.keys().cloned().chain(unreadable));
         let mut published = Instant::now();
@@ -357,15 +360,23 @@ impl Reconciler {
         false
     }
 
-    /// Reads limits. Also returns the existing cgroups that cannot be read: those are not written either.
-    fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> (ByPath, BTreeSet<String>) {
+    /// Reads what has to be compared with these limits. Also returns the existing cgroups that cannot be
+    /// read: those are not written either.
+    fn read(&mut self, limits: &ByPath) -> (ByPath, BTreeSet<String>) {
         let (mut found, mut unreadable) = (ByPath::new(), BTreeSet::new());
-        for path in paths {
-            if !self.setup.manager.exists(path) {
+        let everywhere = std::mem::take(&mut self.everywhere);
+        let manager = self.setup.manager.clone();
+        for (path, wanted) in limits {
+            let seen = everywhere.contains(path);
+            if !seen && !manager.exists(path) {
                 self.existing.remove(path);
                 continue;
             }
-            match self.setup.manager.read(path) {
+            match manager.read_for(path, wanted) {
+                // It was removed since it was seen.
+                Ok(limits) if seen && limits == Limits::default() && !manager.exists(path) => {
+                    self.existing.remove(path);
+                }
                 Ok(limits) => drop(found.insert(path.clone(), limits)),
                 Err(error) => {
                     self.failed.insert(path.clone(), error.to_string());

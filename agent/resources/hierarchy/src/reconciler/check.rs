@@ -9,6 +9,7 @@ use crate::desired::DesiredCgroup;
 use crate::entry::{entries, only};
 use crate::steps::differences;
 use crate::timed::{Operation, timed};
+use nodewarden_machine::cgroup::control::Limits;
 use nodewarden_qos as qos;
 
 impl Reconciler {
@@ -30,7 +31,8 @@ impl Reconciler {
 
     fn check_container(&mut self, path: &str, pod_path: &str, desired: &DesiredCgroup, wanted: &Wanted) {
         let Some(container) = containers::container_at(path, &self.setup.namer) else { return };
-        let Ok(found) = self.setup.manager.read(path) else { return };
+        // Of its limits the runtime decides all but those of CPU and memory.
+        let Ok(found) = self.setup.manager.read_for(path, &Limits::default()) else { return };
         let setup = &self.setup;
         let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
         let Some(right) = containers::wanted(&desired.applied, &container, &found, &mut self.evidence, node)

@@ -39,16 +39,22 @@ impl Reconciler {
         decide(&known, self.keep.as_ref())
     }
 
-    /// Children of the levels that are named like pod cgroups.
+    /// Children of the levels that are named like pod cgroups. Notes which of them are in every hierarchy.
     fn pods_below_levels(&mut self) -> BTreeSet<String> {
-        let Self { setup, problems, .. } = self;
+        let Self { setup, problems, everywhere, .. } = self;
         let mut present = BTreeSet::new();
+        everywhere.clear();
         let levels = [&setup.levels.kubepods, &setup.levels.burstable, &setup.levels.best_effort];
         for level in levels.map(|level| setup.manager.path(level)) {
-            match setup.manager.children(&level) {
+            match setup.manager.children_by_presence(&level) {
                 Ok(children) => {
-                    let pods = children.iter().filter(|name| is_pod(name));
-                    present.extend(pods.map(|name| format!("{level}/{name}")));
+                    for (name, is_everywhere) in children.into_iter().filter(|(name, _)| is_pod(name)) {
+                        let path = format!("{level}/{name}");
+                        if is_everywhere {
+                            everywhere.insert(path.clone());
+                        }
+                        present.insert(path);
+                    }
                 }
                 Err(error) => problems.add(&level, error.to_string()),
             }
