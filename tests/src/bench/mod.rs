@@ -50,7 +50,7 @@ pub struct Run<'a> {
 }
 
 /// Sizes that replace the default ones.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Sizes {
     /// For `pods`, `node`, `augment-cost`, `devices` and `thousand`: number of pods at most; for `probes`:
     /// number of pods with 50 containers each
@@ -67,6 +67,9 @@ pub struct Sizes {
     /// For `augment`: only this rate, 100 or 500 (MB/s), or 0 for as fast as it can; each takes half an hour
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<u64>,
+    /// For `thousand`: also writes the growth of its figures into this file, as a picture (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// A rate of MB/s in bytes a second.
@@ -174,7 +177,8 @@ fn measure(bench: &dyn Bench, agent: PathBuf, arguments: &Arguments) -> Result<V
     let name = format!("bench-{}", bench.name());
     let context = Context::new(agent, own, &name, std::process::id(), arguments.patience, Layout::detect()?)
         .map_err(Failure::file(std::env::temp_dir()))?;
-    let result = bench.run(&Run { context: &context, quick: arguments.quick, sizes: arguments.sizes });
+    let result =
+        bench.run(&Run { context: &context, quick: arguments.quick, sizes: arguments.sizes.clone() });
     if result.is_err() {
         context.temp.print_logs(20);
     }

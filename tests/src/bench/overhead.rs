@@ -7,12 +7,14 @@ use nodewarden_proto::nodewarden::v1::ProgramCost;
 
 use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
-use crate::fixture::{Agent, AgentOptions, Client, Group, TestRoot, Worker};
+use crate::fixture::{Agent, AgentOptions, AttachPoint, Client, Group, TestRoot, TinyProgram, Worker};
 use crate::harness::{Context, Failure};
 use crate::worker::report::Took;
 
 pub struct Overhead;
 
+/// The hooks that a storm of forks and switches passes.
+const HOOKS: [&str; 3] = ["sched_switch", "sched_process_fork", "sched_process_exit"];
 /// A mean over fewer runs is not meaningful.
 const FEWEST_RUNS: u64 = 1000;
 
@@ -74,9 +76,9 @@ impl Storm {
     }
 }
 
-/// Measures the work with and without the agent, alternating which comes first. The agent runs with its
-/// default settings: the kernel measures its programs for one second a minute, which is part of what it
-/// costs.
+/// Measures the work with and without the agent, and with empty programs in its place, alternating which
+/// comes first. The agent runs with its default settings: the kernel measures its programs for one second a
+/// minute, which is part of what it costs.
 fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
     let rounds = if run.quick { 4 } else { 12 };
     let options = AgentOptions::default();
@@ -89,22 +91,35 @@ fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>,
         std::thread::sleep(Duration::from_millis(500));
         Ok(storm.once(run.context, group)?.as_secs_f64())
     };
-    let (mut on, mut off) = (Vec::new(), Vec::new());
+    let btf = aya::Btf::from_sys_fs().map_err(|error| Failure::Unexpected(error.to_string()))?;
+    let empty = || -> Result<f64, Failure> {
+        let attach = |hook: &&'static str| TinyProgram::attach(AttachPoint::Tracepoint(hook), &btf);
+        let attached = HOOKS.iter().map(attach).collect::<Result<Vec<_>, _>>();
+        let _attached = attached.map_err(|error| Failure::Unexpected(error.to_string()))?;
+        without()
+    };
+    let (mut on, mut off, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..rounds {
         run.progress(&format!("round {} of {rounds}", i + 1));
         if i % 2 == 0 {
             off.push(without()?);
+            bare.push(empty()?);
             on.push(with()?);
         } else {
             on.push(with()?);
+            bare.push(empty()?);
             off.push(without()?);
         }
     }
-    let percent: Vec<f64> = on.iter().zip(&off).map(|(on, off)| (on / off - 1.0) * 100.0).collect();
+    let percent = |slow: &[f64]| -> Vec<f64> {
+        slow.iter().zip(&off).map(|(slow, off)| (slow / off - 1.0) * 100.0).collect()
+    };
+    let by_empty = "slow-down by empty programs on three of the agent's hooks (paired rounds)";
     Ok(vec![
         Figure::of("overhead", "storm without the agent", "s", &off, Bound::NONE),
         Figure::of("overhead", "storm with the agent", "s", &on, Bound::NONE),
-        Figure::of("overhead", "slow-down (paired rounds)", "%", &percent, Bound::p50(5.0)),
+        Figure::of("overhead", "slow-down (paired rounds)", "%", &percent(&on), Bound::p50(5.0)),
+        Figure::of("overhead", by_empty, "%", &percent(&bare), Bound::NONE),
     ])
 }
 

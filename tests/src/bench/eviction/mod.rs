@@ -1,6 +1,7 @@
 //! Measures how the agent handles memory pressure: the time from crossing the threshold until the pod that
 //! caused it is killed, is dead and its memory is available again. No other pod may be evicted.
 
+mod bare;
 mod fixture;
 pub(super) mod judge;
 pub(super) mod round;
@@ -17,6 +18,8 @@ pub struct Eviction;
 
 /// Rounds at each rate, on a full and on a quick run.
 const RUNS: [usize; 2] = [50, 5];
+/// Rounds without an agent.
+const BARE_RUNS: [usize; 2] = [20, 3];
 /// Rounds in which a CPU of the machine stood still are repeated, up to this many times as many rounds in
 /// all.
 const MOST_TRIES: usize = 3;
@@ -57,11 +60,32 @@ impl Bench for Eviction {
                 of_pace.add(&round);
             }
             figures.extend(of_pace.figures(name, runs));
+            figures.extend(bare_figures(run, &mut fixture, name, pace)?);
         }
         fixture.finish()?;
         figures.extend(of_all(others, oom_kills()?.saturating_sub(before)));
         Ok(figures)
     }
+}
+
+/// What a thread takes that only reads and kills.
+fn bare_figures(
+    run: &Run<'_>,
+    fixture: &mut EvictionFixture<'_>,
+    name: &str,
+    pace: u64,
+) -> Result<[Figure; 2], Failure> {
+    let runs = BARE_RUNS[usize::from(run.quick)];
+    run.progress(&format!("{runs} pods that use up memory, {name}, without an agent"));
+    let mut bare = Series::default();
+    for n in 0..runs {
+        bare.add(&bare::round(run, fixture, pace, &format!("bare-{}-{n:02}", pace / 1_000_000))?);
+    }
+    let figure = |what: &str, values: &[f64]| {
+        let what = format!("bare: crossing to {what}, {name}");
+        Figure::of("eviction", what, "ms", values, Bound::NONE)
+    };
+    Ok([figure("kill", &bare.kill), figure("process dead", &bare.dead)])
 }
 
 /// All rounds at one rate, and those in which no CPU of the machine stood still. Only the latter measure the

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::fixture::EvictionFixture;
 use super::judge::{self, Round};
-use super::sampler::Sampler;
-use super::stall_detector::{self, StallDetector};
+use super::sampler::{Sample, Sampler};
+use super::stall_detector::{self, Stall, StallDetector};
 use crate::bench::Run;
 use crate::e2e::pressure::fixture::{greedy, is_evicted, requests};
 use crate::e2e::support::eventually;
@@ -24,6 +24,87 @@ const LIMIT_S: u64 = 60;
 /// How long the node is watched after the death, for late or additional events.
 const AFTER: Duration = Duration::from_millis(500);
 
+/// A pod that is ready to use up memory.
+pub struct Eater {
+    name: String,
+    pub pid: i32,
+    process: Process,
+    /// How many bytes it is to hold.
+    bytes: u64,
+}
+
+impl Eater {
+    /// # Errors
+    /// The pod does not start.
+    pub fn start(fixture: &mut EvictionFixture<'_>, name: &str) -> Result<Self, Failure> {
+        let manifest = greedy(&fixture.program, name, requests(16), &[], json!({}));
+        fixture.stage.put([manifest])?;
+        let pod = fixture.stage.wait_up(name)?;
+        let pid = main_process(fixture, &fixture.stage.container_cgroup(&pod, "c")?)?;
+        let process = Process::open(pid)?;
+        Ok(Self { name: name.to_owned(), pid, process, bytes: fixture.ready()? })
+    }
+
+    /// Lets it use up memory until it is dead.
+    ///
+    /// # Errors
+    /// It does not die.
+    pub fn eat(&self, fixture: &mut EvictionFixture<'_>, pace: u64) -> Result<Eaten, Failure> {
+        std::thread::sleep(REST);
+        let context = fixture.stage.context();
+        let (detector, sampler) = (StallDetector::start()?, Sampler::start(context)?);
+        let begun = Timestamp::now();
+        fixture.program.hold(&self.name, self.bytes, pace)?;
+        let dead = self.process.dead(context.patiently(LIMIT_S));
+        std::thread::sleep(AFTER);
+        let (samples, stalls) = (sampler.stop(), detector.stop());
+        // In any case it must not use more memory.
+        fixture.program.hold(&self.name, 0, 0)?;
+        let dead = dead?;
+        ensure!(fixture.available()? > 0, "nothing is available");
+        Ok(Eaten { begun, dead, samples, stalls })
+    }
+}
+
+/// What was seen while a pod used up memory.
+pub struct Eaten {
+    begun: Timestamp,
+    dead: Timestamp,
+    samples: Vec<Sample>,
+    stalls: Vec<Stall>,
+}
+
+impl Eaten {
+    /// The figures of the round, in which the pod was killed at this time, and when the threshold was
+    /// crossed.
+    ///
+    /// # Errors
+    /// The threshold was not crossed, or the memory did not come back.
+    pub fn round(
+        &self,
+        threshold: u64,
+        killed: Timestamp,
+        others: usize,
+    ) -> Result<(Round, Timestamp), Failure> {
+        let seen = judge::passed(&self.samples, threshold, killed, self.dead).ok_or_else(|| {
+            let lowest = self.samples.iter().map(|sample| sample.available).min();
+            let count = self.samples.len();
+            Failure::Unexpected(format!(
+                "of {count} readings the lowest is {lowest:?}, with a threshold of {threshold}"
+            ))
+        })?;
+        let round = Round {
+            kill: judge::milliseconds(seen.crossing, killed),
+            dead: judge::milliseconds(seen.crossing, self.dead),
+            back: judge::milliseconds(seen.crossing, seen.back),
+            below: threshold.saturating_sub(seen.lowest) as f64 / 1e6,
+            others,
+            stood: stall_detector::longest(&self.stalls, seen.crossing, self.dead),
+        };
+        Ok((round, seen.crossing))
+    }
+}
+
 /// # Errors
 /// The pod does not start, is not evicted, or the agent reports no decision.
 pub fn round(
@@ -33,57 +114,27 @@ pub fn round(
     name: &str,
 ) -> Result<Round, Failure> {
     let context = run.context;
-    let manifest = greedy(&fixture.program, name, requests(16), &[], json!({}));
-    fixture.stage.put([manifest])?;
-    let pod = fixture.stage.wait_up(name)?;
-    let process = Process::open(main_process(fixture, &fixture.stage.container_cgroup(&pod, "c")?)?)?;
-    let bytes = fixture.ready()?;
-    std::thread::sleep(REST);
-
-    let (detector, sampler, begun) = (StallDetector::start()?, Sampler::start(context)?, Timestamp::now());
-    fixture.program.hold(name, bytes, pace)?;
-    let dead = process.dead(context.patiently(LIMIT_S));
-    std::thread::sleep(AFTER);
-    let (samples, stalls) = (sampler.stop(), detector.stop());
-    // In any case it must not use more memory.
-    fixture.program.hold(name, 0, 0)?;
-    let dead = dead?;
-    ensure!(fixture.available()? > 0, "nothing is available");
-
+    let eater = Eater::start(fixture, name)?;
+    let eaten = eater.eat(fixture, pace)?;
     fixture.stage.wait_until(name, "evicted", 20, is_evicted)?;
     let decided = eventually(context.patiently(20), &format!("no decision that chose {name}"), || {
         let decisions = fixture.decisions()?;
-        let (own, others) = judge::evictions(&decisions, begun, name);
+        let (own, others) = judge::evictions(&decisions, eaten.begun, name);
         Ok(own.map(|one| (judge::killed(one), one.clone(), others)))
     });
     let (killed, decision, others) = decided?;
     let killed = killed.ok_or_else(|| {
         Failure::Unexpected(format!("the decision has no step `kill`: {:?}", decision.steps))
     })?;
-    let seen = judge::passed(&samples, fixture.threshold, killed, dead).ok_or_else(|| {
-        let lowest = samples.iter().map(|sample| sample.available).min();
-        Failure::Unexpected(format!(
-            "of {} readings the lowest is {lowest:?}, with a threshold of {}",
-            samples.len(),
-            fixture.threshold
-        ))
-    })?;
-    let changed = fixture.changed()?;
-    let round = Round {
-        kill: judge::milliseconds(seen.crossing, killed),
-        dead: judge::milliseconds(seen.crossing, dead),
-        back: judge::milliseconds(seen.crossing, seen.back),
-        below: fixture.threshold.saturating_sub(seen.lowest) as f64 / 1e6,
-        others: others.max(changed),
-        stood: stall_detector::longest(&stalls, seen.crossing, dead),
-    };
+    let others = others.max(fixture.changed()?);
+    let (round, crossing) = eaten.round(fixture.threshold, killed, others)?;
     run.progress(&format!(
         "{name}: woken by {}, kill {:.1} ms (woken {:.1} ms before it, readings here at most {:.1} ms apart until then), \
          dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others, a CPU stood still for {:.0} ms",
         decision.woken_by,
         round.kill,
         judge::milliseconds(decision.time, killed),
-        judge::longest_gap(&samples, seen.crossing, killed),
+        judge::longest_gap(&eaten.samples, crossing, killed),
         round.dead,
         round.back,
         round.below,

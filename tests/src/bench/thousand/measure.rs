@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::churn::{self, Churn};
+use super::pressure::{self, Pressure};
 use crate::bench::Run;
 use crate::bench::pods::CpuByThread;
 use crate::e2e::stand_in::fixture::{CONTAINERS, Scale};
@@ -20,6 +22,9 @@ const SCRAPES: usize = 20;
 const WARM_UP: usize = 3;
 /// Interval of the scrapes: longer than the agent shares a reading between callers.
 const BETWEEN: Duration = Duration::from_millis(60);
+/// Interval of a Prometheus' scrapes, and how many of them are measured on a full and on a quick run.
+const USUAL: Duration = Duration::from_secs(15);
+const USUAL_SCRAPES: [usize; 2] = [8, 2];
 /// Limits in seconds for starting and ending all pods.
 const LIMIT: u64 = 300;
 
@@ -39,13 +44,21 @@ pub struct Measured {
     /// The agent's CPU time for a scrape.
     pub scrape_cpu_ms: f64,
     pub scrapes_ms: Vec<f64>,
+    /// The same with a scrape every 15 s, in which what changes seldom is read again too.
+    pub usual_scrape_cpu_ms: f64,
+    pub usual_scrapes_ms: Vec<f64>,
     pub descriptors: f64,
     pub threads: f64,
+    pub churn: Churn,
+    /// Seconds from the start of another agent until it was ready, while all pods ran.
+    pub ready_s: f64,
+    /// Milliseconds to the kill and to the death of a pod that uses up memory, one value a round.
+    pub pressure: Pressure,
 }
 
 impl Measured {
     /// Every figure with one value: name, unit and value.
-    pub fn values(&self) -> [(&'static str, &'static str, f64); 9] {
+    pub fn values(&self) -> [(&'static str, &'static str, f64); 13] {
         [
             ("start of all pods", "s", self.start_s),
             ("CPU for the start", "s", self.start_cpu_s),
@@ -54,6 +67,10 @@ impl Measured {
             ("wake-ups when idle", "/min", self.wakes),
             ("calls to the runtime when idle", "/min", self.calls),
             ("CPU for a scrape", "ms", self.scrape_cpu_ms),
+            ("CPU for a scrape every 15 s", "ms", self.usual_scrape_cpu_ms),
+            ("CPU for a pod that comes and goes", "ms", self.churn.cpu_ms),
+            ("start of the agent to ready", "s", self.ready_s),
+            ("last of ten pods a second to all settled", "s", self.churn.settled_s),
             ("open descriptors", "", self.descriptors),
             ("threads", "", self.threads),
         ]
@@ -64,7 +81,7 @@ impl Measured {
 pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured, Failure> {
     let limit = run.context.patiently(LIMIT);
     run.progress(&format!("{pods} pods: start"));
-    let scale = Scale::new(run.context, &pods.to_string(), RuntimeFaults::default())?;
+    let mut scale = Scale::new(run.context, &pods.to_string(), RuntimeFaults::default())?;
     let agent = scale.agent();
     let before = agent.cpu_time()?;
     let start_s = scale.start(pods, limit)?.as_secs_f64();
@@ -87,7 +104,15 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     let (descriptors, threads) = (count("fd")?, count("task")?);
 
     run.progress(&format!("{pods} pods: scrapes"));
-    let (scrapes_ms, scrape_cpu_ms) = scrapes(&scale, pods)?;
+    let (scrapes_ms, scrape_cpu_ms) = scrapes(&scale, pods, (SCRAPES, BETWEEN))?;
+    let usual = USUAL_SCRAPES[usize::from(run.quick)];
+    let (usual_scrapes_ms, usual_scrape_cpu_ms) = scrapes(&scale, pods, (usual, USUAL))?;
+    run.progress(&format!("{pods} pods: others come and go"));
+    let churn = churn::churn(run, &scale, pods)?;
+    run.progress(&format!("{pods} pods: another agent, and a pod that uses up memory"));
+    let mut stage = pressure::Stage::new(run.context)?;
+    let ready_s = scale.restart(&stage.kubelet())?.as_secs_f64();
+    let pressure = stage.rounds(run, &scale, pods)?;
     run.progress(&format!("{pods} pods: end"));
     scale.clear(limit)?;
     Ok(Measured {
@@ -99,16 +124,28 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
         calls,
         scrape_cpu_ms,
         scrapes_ms,
+        usual_scrape_cpu_ms,
+        usual_scrapes_ms,
         descriptors,
         threads,
+        churn,
+        ready_s,
+        pressure,
     })
 }
 
-fn scrapes(scale: &Scale<'_>, pods: usize) -> Result<(Vec<f64>, f64), Failure> {
+/// So many scrapes with a time between them: how long each took, and the agent's CPU time for one, both in
+/// milliseconds.
+fn scrapes(
+    scale: &Scale<'_>,
+    pods: usize,
+    (count, between): (usize, Duration),
+) -> Result<(Vec<f64>, f64), Failure> {
     let agent = scale.agent();
     let (mut times, mut before) = (Vec::new(), Duration::ZERO);
-    for number in 0..WARM_UP + SCRAPES {
+    for number in 0..WARM_UP + count {
         if number == WARM_UP {
+            std::thread::sleep(REST);
             before = agent.cpu_time()?;
         }
         let response = agent.get("/metrics/cadvisor")?;
@@ -124,9 +161,9 @@ fn scrapes(scale: &Scale<'_>, pods: usize) -> Result<(Vec<f64>, f64), Failure> {
             let wanted = pods * CONTAINERS;
             ensure!(found >= wanted, "{found} of {wanted} containers are in the answer");
         }
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(if number < WARM_UP { BETWEEN } else { between });
     }
-    let cpu = (agent.cpu_time()? - before).as_secs_f64() * 1e3 / SCRAPES as f64;
+    let cpu = (agent.cpu_time()? - before).as_secs_f64() * 1e3 / count as f64;
     Ok((times, cpu))
 }
 

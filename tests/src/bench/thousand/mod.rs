@@ -1,10 +1,13 @@
 //! Bench of scale: pods of two containers each, up to a thousand, started from manifests in mode manage
 //! against a runtime stand-in in a process of its own, whose cost is not the agent's. Cgroups and processes
 //! are real. Each number of pods has an agent of its own. Printed are the figures, and with which power of
-//! the number of pods each one grows.
+//! the number of pods each one grows. Then others come and go, and one uses up memory.
 
+mod churn;
 mod growth;
 mod measure;
+mod plot;
+mod pressure;
 
 use super::{Bench, Bound, Figure, Run};
 use crate::harness::Failure;
@@ -48,6 +51,10 @@ impl Bench for Thousand {
             let idle = run.sizes.idle.unwrap_or(if run.quick { IDLE_QUICK } else { usual });
             all.push((pods, measure(run, pods, idle)?));
         }
+        if let Some(path) = &run.sizes.plot {
+            let svg = plot::svg(&lines(&all)).map_err(Failure::Unexpected)?;
+            std::fs::write(path, svg).map_err(Failure::file(path))?;
+        }
         let mut figures: Vec<Figure> = all.iter().flat_map(|(pods, one)| of_size(*pods, one)).collect();
         figures.extend(of_growth(&all));
         Ok(figures)
@@ -71,10 +78,27 @@ fn of_size(pods: usize, measured: &Measured) -> Vec<Figure> {
             Figure::one("thousand", format!("{name}, {pods} pods"), unit, value, bound)
         })
         .collect();
-    let (name, bound) =
-        (format!("GET /metrics/cadvisor, {} containers", pods * 2), bound_at(&SCRAPE_MS, pods * 2));
-    figures.push(Figure::of("thousand", name, "ms", &measured.scrapes_ms, bound));
+    let bound = bound_at(&SCRAPE_MS, pods * 2);
+    for (how, values) in [("", &measured.scrapes_ms), (" every 15 s", &measured.usual_scrapes_ms)] {
+        let name = format!("GET /metrics/cadvisor{how}, {} containers", pods * 2);
+        figures.push(Figure::of("thousand", name, "ms", values, bound));
+    }
+    let pressure = &measured.pressure;
+    for (what, values) in [
+        ("memory threshold crossed to kill", &pressure.kill_ms),
+        ("reading below the threshold to kill", &pressure.decide_ms),
+    ] {
+        figures.push(Figure::of("thousand", format!("{what}, {pods} pods"), "ms", values, Bound::NONE));
+    }
     figures
+}
+
+/// What grows, for the plot.
+fn lines(all: &[(usize, Measured)]) -> Vec<plot::Line> {
+    let Some((_, first)) = all.first() else { return Vec::new() };
+    let names = first.values().map(|(name, _, _)| name);
+    let of = |at: usize| all.iter().map(|(pods, one)| (*pods, one.values()[at].2)).collect();
+    names.into_iter().enumerate().map(|(at, name)| (name.to_owned(), of(at))).collect()
 }
 
 /// The exponents of what grows, from the smallest number of pods to the largest.
@@ -92,6 +116,8 @@ fn of_growth(all: &[(usize, Measured)]) -> Vec<Figure> {
 
 #[cfg(test)]
 mod tests {
+    use super::churn::Churn;
+    use super::pressure::Pressure;
     use super::*;
 
     #[test]
@@ -105,8 +131,13 @@ mod tests {
             calls: 1.0,
             scrape_cpu_ms: factor,
             scrapes_ms: vec![4.0],
+            usual_scrape_cpu_ms: factor,
+            usual_scrapes_ms: vec![4.0],
             descriptors: factor,
             threads: 9.0,
+            ready_s: 0.3,
+            churn: Churn { cpu_ms: 9.0, settled_s: 1.0 },
+            pressure: Pressure { kill_ms: vec![9.0], decide_ms: vec![8.0] },
         };
         let missed = |figures: Vec<Figure>| -> Vec<String> {
             figures.into_iter().filter(|figure| !figure.holds).map(|figure| figure.name).collect()
@@ -115,7 +146,7 @@ mod tests {
         assert!(missed(of_size(250, &measured(1.0))).is_empty());
         assert!(missed(of_growth(&[(10, measured(1.0)), (100, measured(10.0))])).is_empty());
         let missed = missed(of_growth(&[(10, measured(1.0)), (100, measured(20.0))]));
-        assert_eq!(missed.len(), 5, "{missed:?}");
+        assert_eq!(missed.len(), 6, "{missed:?}");
         assert!(of_growth(&[(10, measured(1.0))]).is_empty(), "one number of pods has no growth");
     }
 }

@@ -17,10 +17,12 @@ pub struct Page {
 impl Page {
     /// Opens it and waits until the agent's figures are there.
     pub fn open(context: &Context, agent: &Agent) -> Result<Self, Failure> {
-        let mut page = Self { browser: Browser::start(context)?, wait: context.patiently(20) };
+        // As long as the browser's start: on a busy machine its first page reads much from disk too.
+        let mut page = Self { browser: Browser::start(context)?, wait: context.patiently(60) };
         page.browser.appear(1360, 860, false)?;
         page.browser.open(&format!("http://{}/ui/", agent.http()))?;
         page.until("the page is live", "document.body?.dataset.link === 'live'")?;
+        page.wait = context.patiently(20);
         Ok(page)
     }
 

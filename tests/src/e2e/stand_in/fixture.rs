@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::e2e::pods::manifest::pod;
 use crate::fixture::{Agent, AgentOptions, Manage, PAUSE_IMAGE, RuntimeFaults, StandInRuntime, TestRoot};
 use crate::harness::{Context, Failure};
 
+/// How long the agent may take to end, in seconds.
+const LIMIT: u64 = 30;
 /// Containers of each pod.
 pub const CONTAINERS: usize = 2;
 
@@ -16,6 +19,7 @@ pub const CONTAINERS: usize = 2;
 /// in the cgroups.
 pub struct Scale<'c> {
     agent: Agent,
+    options: AgentOptions,
     runtime: StandInRuntime,
     root: TestRoot,
     manifests: PathBuf,
@@ -43,12 +47,28 @@ impl<'c> Scale<'c> {
         };
         let options = AgentOptions {
             runtime: Some(runtime.socket().to_owned()),
+            state: Some(context.temp.join(&format!("scale-state-{name}"))),
             manage: Some(manage),
             ..AgentOptions::default()
         };
         let agent = Agent::start(context, &options)?;
         // Where starts fail, the pods are those that are started once.
-        Ok(Self { agent, runtime, root, manifests, restarts: !faults.cut_starts, context })
+        Ok(Self { agent, options, runtime, root, manifests, restarts: !faults.cut_starts, context })
+    }
+
+    /// Ends the agent and starts it again, with further lines of the kubelet's configuration. Returns how
+    /// long the start took until the agent was ready.
+    ///
+    /// # Errors
+    /// It does not end or start.
+    pub fn restart(&mut self, kubelet: &str) -> Result<Duration, Failure> {
+        self.agent.end(Signal::SIGTERM, self.context.patiently(LIMIT))?;
+        if let Some(manage) = &mut self.options.manage {
+            manage.kubelet.push_str(kubelet);
+        }
+        let begun = Instant::now();
+        self.agent = Agent::start(self.context, &self.options)?;
+        Ok(begun.elapsed())
     }
 
     pub fn agent(&self) -> &Agent {
@@ -71,16 +91,35 @@ impl<'c> Scale<'c> {
     pub fn start(&self, pods: usize, limit: Duration) -> Result<Duration, Failure> {
         let begun = Instant::now();
         for number in 0..pods {
-            let name = format!("pod-{number:04}");
-            let [temporary, path] =
-                [format!(".{name}"), format!("{name}.json")].map(|file| self.manifests.join(file));
-            std::fs::write(&temporary, manifest(&name, self.restarts).to_string())
-                .map_err(Failure::file(&temporary))?;
-            std::fs::rename(&temporary, &path).map_err(Failure::file(&path))?;
+            self.put(&format!("pod-{number:04}"), &json!({ "memory": "16Mi" }))?;
         }
         let wanted = (pods * CONTAINERS) as u64;
         let up = self.runtime.wait_until(limit, "all containers run", |notes| notes.running >= wanted)?;
         Ok(up.duration_since(begun))
+    }
+
+    /// Writes the manifest of a pod whose containers have these limits.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn put(&self, name: &str, limits: &Value) -> Result<(), Failure> {
+        let (temporary, path) = (self.manifests.join(format!(".{name}")), self.path(name));
+        std::fs::write(&temporary, manifest(name, self.restarts, limits).to_string())
+            .map_err(Failure::file(&temporary))?;
+        std::fs::rename(&temporary, &path).map_err(Failure::file(&path))
+    }
+
+    /// Removes the manifest of a pod.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), Failure> {
+        let path = self.path(name);
+        std::fs::remove_file(&path).map_err(Failure::file(&path))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.manifests.join(format!("{name}.json"))
     }
 
     /// Removes every manifest and waits until nothing runs.
@@ -100,13 +139,13 @@ impl<'c> Scale<'c> {
 }
 
 /// A Burstable pod on the machine's network whose containers sleep.
-fn manifest(name: &str, restarts: bool) -> Value {
+fn manifest(name: &str, restarts: bool, limits: &Value) -> Value {
     let container = |number: usize| {
         json!({
             "name": format!("c{number}"),
             "image": PAUSE_IMAGE,
             "imagePullPolicy": "Never",
-            "resources": { "requests": { "memory": "1Mi" }, "limits": { "memory": "16Mi" } },
+            "resources": { "requests": { "memory": "1Mi" }, "limits": limits },
         })
     };
     let policy = if restarts { "Always" } else { "Never" };
@@ -120,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_manifest_is_a_valid_pod() {
-        let pods = nodewarden_manifest::manifest::parse(&manifest("p1", true).to_string());
+        let pods = nodewarden_manifest::manifest::parse(&manifest("p1", true, &json!({})).to_string());
         assert!(!pods.is_empty() && pods.into_iter().all(|pod| pod.is_ok()));
     }
 }

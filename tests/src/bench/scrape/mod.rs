@@ -1,5 +1,7 @@
 //! Measures a scrape of `/metrics/cadvisor` with many containers, and the agent's own memory and CPU time.
 
+mod bare;
+
 use std::time::Duration;
 
 use super::{Bench, Bound, Figure, Run};
@@ -11,6 +13,11 @@ pub struct Scrape;
 
 /// The number of containers that have a process, at most.
 const RUNNING: usize = 100;
+/// Pause after them: for five seconds the agent takes a cgroup that it has not read before for one in which
+/// tasks may be stalled.
+const REST: Duration = Duration::from_secs(7);
+/// The first scrapes, which are not measured.
+const WARM_UP: usize = 3;
 /// Interval of the scrapes: longer than the agent shares a reading between callers, so that each scrape reads
 /// all files.
 const BETWEEN: Duration = Duration::from_millis(60);
@@ -44,6 +51,8 @@ fn with_containers(run: &Run<'_>, containers: usize, bound_ms: f64) -> Result<Ve
     let agent = Agent::start(context, &AgentOptions::default())?;
 
     let mut figures = scrapes(run, &agent, &root, containers, bound_ms)?;
+    let name = format!("bare: reading CPU time and memory of {containers} containers");
+    figures.push(Figure::of("scrape", name, "ms", &bare::reading(&groups)?, Bound::NONE));
     figures.extend(memory(&agent, containers)?);
     if containers == 100 {
         figures.push(idle(run, &agent, containers)?);
@@ -73,16 +82,21 @@ fn scrapes(
 ) -> Result<Vec<Figure>, Failure> {
     let count = if run.quick { 20 } else { 50 };
     let (mut times, mut body) = (Vec::new(), String::new());
-    for i in 0..count + 3 {
+    let mut before = Duration::ZERO;
+    for i in 0..count + WARM_UP {
+        if i == WARM_UP {
+            std::thread::sleep(REST);
+            before = agent.cpu_time()?;
+        }
         let response = agent.get("/metrics/cadvisor")?;
         ensure!(response.status == 200, "/metrics/cadvisor answers {}", response.status);
-        // The first scrapes are a warm-up.
-        if i >= 3 {
+        if i >= WARM_UP {
             times.push(response.took.as_secs_f64() * 1e3);
         }
         body = response.text();
         std::thread::sleep(BETWEEN);
     }
+    let used = (agent.cpu_time()? - before).as_secs_f64() * 1e3 / count as f64;
     let series = body.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).count();
     let ours = body
         .lines()
@@ -95,6 +109,14 @@ fn scrapes(
     let name = |what: &str| format!("{what}, {containers} containers");
     Ok(vec![
         Figure::of("scrape", name("GET /metrics/cadvisor"), "ms", &times, Bound::p50(bound_ms)),
+        Figure::of(
+            "scrape",
+            name("bare: sending the same text"),
+            "ms",
+            &bare::sending(body.as_bytes())?,
+            Bound::NONE,
+        ),
+        Figure::one("scrape", name("CPU time of a scrape"), "ms", used, Bound::NONE),
         Figure::one("scrape", name("size"), "kB", body.len() as f64 / 1e3, Bound::NONE),
         Figure::one("scrape", name("series"), "series", series as f64, Bound::NONE),
     ])
