@@ -25,12 +25,10 @@ const KILLS: [usize; 2] = [20, 4];
 /// Kills as fast as the machine can, on a full and on a quick run.
 const STORM: [u32; 2] = [10_000, 1_000];
 const LIMIT: u64 = 32 * MIB;
-/// Limit of the storm's pod, and what each of its processes with children that are killed holds of it: the
-/// less a child uses until it is killed, the more are killed in a minute.
+/// Limit of the storm's pod, and what its main process holds of it: the less a child uses until it is killed,
+/// the more are killed in a minute.
 const STORM_LIMIT: u64 = 16 * MIB;
-const STORM_HELD: u64 = 5 * MIB / STORM_PARENTS as u64;
-/// How many processes have children that are killed: while the kernel kills one, the next is started.
-const STORM_PARENTS: u32 = 2;
+const STORM_HELD: u64 = 5 * MIB;
 /// Time for one kill, in seconds.
 const ONE_KILL: u64 = 20;
 /// How long an Event may take before it counts as missing.
@@ -118,22 +116,19 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// Lets the kernel kill so many children in the cgroup; of each parent one after the other.
+/// Lets the kernel kill so many children in the cgroup, one after the other.
 fn storm(run: &Run<'_>, group: &Group, kills: u32) -> Result<(), Failure> {
-    let of_each = kills / STORM_PARENTS;
     let [kills_text, each, held] =
-        [of_each.into(), 2 * STORM_LIMIT, STORM_HELD].map(|number: u64| number.to_string());
-    let arguments = ["oom-victims", &kills_text, &each, "--hold", &held, "--at-once"];
-    let start = |_| Worker::start(run.context, Some(group), &arguments);
-    let parents = (0..STORM_PARENTS).map(start).collect::<Result<Vec<_>, _>>()?;
-    for _ in 0..of_each {
-        for parent in &parents {
-            let _: Victim = parent.report(run.context.patiently(ONE_KILL))?;
-        }
+        [kills.into(), 2 * STORM_LIMIT, STORM_HELD].map(|number: u64| number.to_string());
+    let worker = Worker::start(
+        run.context,
+        Some(group),
+        &["oom-victims", &kills_text, &each, "--hold", &held, "--at-once"],
+    )?;
+    for _ in 0..kills {
+        let _: Victim = worker.report(run.context.patiently(ONE_KILL))?;
     }
-    for parent in parents {
-        parent.finish(run.context.patiently(5))?;
-    }
+    worker.finish(run.context.patiently(5))?;
     Ok(())
 }
 

@@ -171,7 +171,15 @@ impl<'c> ClusterFixture<'c> {
     /// 0.15 s of a CPU.
     pub fn apply(&self, object: &Value) -> Result<(), Failure> {
         if object["kind"] == "Pod" {
-            match self.api.lock().create(&format!("/api/v1/namespaces/{}/pods", self.namespace), object) {
+            let path = format!("/api/v1/namespaces/{}/pods", self.namespace);
+            // The account has its token, but the API server's admission may not have seen that yet.
+            let made =
+                eventually(self.context.patiently(20), "pods are refused for want of a token", || {
+                    let made = self.api.lock().create(&path, object);
+                    let is_early = made.as_ref().is_err_and(|error| error.to_string().contains(NO_TOKEN));
+                    Ok((!is_early).then_some(made))
+                })?;
+            match made {
                 Err(error) if error.status() == Some(409) => {}
                 done => return Ok(done.map(drop)?),
             }
@@ -338,6 +346,9 @@ impl<'c> ClusterFixture<'c> {
         })
     }
 }
+
+/// How the API server refuses a pod whose service account has no token that it knows of.
+const NO_TOKEN: &str = "No API token found for service account";
 
 /// The status of a condition of a pod or node.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {

@@ -8,6 +8,10 @@ use crate::e2e::support::eventually;
 use crate::fixture::{Agent, Browser};
 use crate::harness::{Context, Failure};
 
+/// How often it is opened until it is live. Chromium gives up what it loads when an interface of the machine
+/// comes or goes (ERR_NETWORK_CHANGED), as other tests' do.
+const ATTEMPTS: u32 = 3;
+
 /// The page of an agent.
 pub struct Page {
     pub browser: Browser,
@@ -17,13 +21,20 @@ pub struct Page {
 impl Page {
     /// Opens it and waits until the agent's figures are there.
     pub fn open(context: &Context, agent: &Agent) -> Result<Self, Failure> {
-        // As long as the browser's start: on a busy machine its first page reads much from disk too.
-        let mut page = Self { browser: Browser::start(context)?, wait: context.patiently(60) };
+        let mut page = Self { browser: Browser::start(context)?, wait: context.patiently(20) };
         page.browser.appear(1360, 860, false)?;
-        page.browser.open(&format!("http://{}/ui/", agent.http()))?;
-        page.until("the page is live", "document.body?.dataset.link === 'live'")?;
-        page.wait = context.patiently(20);
-        Ok(page)
+        let mut attempt = 1;
+        loop {
+            page.browser.open(&format!("http://{}/ui/", agent.http()))?;
+            let live = page.until("the page is live", "document.body?.dataset.link === 'live'");
+            let Err(failure) = live else { return Ok(page) };
+            let problems = page.browser.take_problems().join("; ");
+            if attempt == ATTEMPTS {
+                return Err(Failure::Unexpected(format!("{failure}; the browser reports: {problems}")));
+            }
+            println!("    attempt {attempt} to open the page: {failure}; the browser reports: {problems}");
+            attempt += 1;
+        }
     }
 
     /// Shows a view.
