@@ -22,11 +22,13 @@ use crate::worker::report::Victim;
 /// Pods, and kills in each, with an Event each: below the 25 that an object has at once.
 const PODS: usize = 5;
 const KILLS: [usize; 2] = [20, 4];
-/// Kills as fast as the machine can, on a full and on a quick run.
+/// Kills as fast as the machine can, on a full and on a quick run, and in how many pods: while the kernel
+/// kills in one, the next child starts in the other.
 const STORM: [u32; 2] = [10_000, 1_000];
+const STORM_PODS: u32 = 2;
 const LIMIT: u64 = 32 * MIB;
-/// Limit of the storm's pod, and what its main process holds of it: the less a child uses until it is killed,
-/// the more are killed in a minute.
+/// Limit of each of these pods, and what its main process holds of it: the less a child uses until it is
+/// killed, the more are killed in a minute.
 const STORM_LIMIT: u64 = 16 * MIB;
 const STORM_HELD: u64 = 5 * MIB;
 /// Time for one kill, in seconds.
@@ -35,9 +37,9 @@ const ONE_KILL: u64 = 20;
 const MISSING: Duration = Duration::from_secs(10);
 /// Until the agent has read the pods.
 const SETTLED: u64 = 3;
-/// Bounds: death to Event, p99 in milliseconds; requests for the storm, one pod's budget.
+/// Bounds: death to Event, p99 in milliseconds; requests for the storm, each pod's budget.
 const EVENT_P99_MS: f64 = 1000.0;
-const REQUESTS: f64 = 26.0;
+const REQUESTS: f64 = 26.0 * STORM_PODS as f64;
 
 pub struct AugmentEvents;
 
@@ -61,7 +63,8 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     let fixture = Prepared::of(run.context, cluster.clone(), None).start(options)?;
     let groups: Vec<Group> =
         (0..PODS).map(|number| start(run, &fixture, number, LIMIT)).collect::<Result<_, _>>()?;
-    let of_storm = start(run, &fixture, PODS, STORM_LIMIT)?;
+    let start_storm = |number: u32| start(run, &fixture, PODS + number as usize, STORM_LIMIT);
+    let of_storm = (0..STORM_PODS).map(start_storm).collect::<Result<Vec<_>, _>>()?;
     let agent = Agent::start(run.context, &self::options(run, &fixture))?;
     std::thread::sleep(run.context.patiently(SETTLED));
     let events = Events(Watch::start(
@@ -77,7 +80,7 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
         }
     }
     let before = counted(&agent)?;
-    run.progress(&format!("{} kills in another pod, as fast as they come", STORM[usual]));
+    run.progress(&format!("{} kills in {STORM_PODS} other pods, as fast as they come", STORM[usual]));
     let took = {
         // The kernel's report of each kill takes milliseconds on a serial console.
         let _quiet = QuietConsole::new()?;
@@ -95,7 +98,7 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     let requests = events.count();
     drop((agent, events));
     let of_storm = |what: &str, unit, value, bound| {
-        let what = format!("{what}, {} kills in a pod", STORM[usual]);
+        let what = format!("{what}, {} kills in {STORM_PODS} pods", STORM[usual]);
         Figure::one("augment-events", what, unit, value, bound)
     };
     let figures = vec![
@@ -116,19 +119,20 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// Lets the kernel kill so many children in the cgroup, one after the other.
-fn storm(run: &Run<'_>, group: &Group, kills: u32) -> Result<(), Failure> {
+/// Lets the kernel kill so many children in these cgroups together; in each one after the other.
+fn storm(run: &Run<'_>, groups: &[Group], kills: u32) -> Result<(), Failure> {
+    let of_each = kills / STORM_PODS;
     let [kills_text, each, held] =
-        [kills.into(), 2 * STORM_LIMIT, STORM_HELD].map(|number: u64| number.to_string());
-    let worker = Worker::start(
-        run.context,
-        Some(group),
-        &["oom-victims", &kills_text, &each, "--hold", &held, "--at-once"],
-    )?;
-    for _ in 0..kills {
-        let _: Victim = worker.report(run.context.patiently(ONE_KILL))?;
+        [of_each.into(), 2 * STORM_LIMIT, STORM_HELD].map(|number: u64| number.to_string());
+    let arguments = ["oom-victims", &kills_text, &each, "--hold", &held, "--at-once"];
+    let start = |group| Worker::start(run.context, Some(group), &arguments);
+    let parents = groups.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..of_each {
+        for parent in &parents {
+            let _: Victim = parent.report(run.context.patiently(ONE_KILL))?;
+        }
     }
-    worker.finish(run.context.patiently(5))?;
+    parents.into_iter().try_for_each(|parent| parent.finish(run.context.patiently(5)).map(drop))?;
     Ok(())
 }
 

@@ -44,7 +44,8 @@ pub struct Measured {
     /// The agent's CPU time for a scrape.
     pub scrape_cpu_ms: f64,
     pub scrapes_ms: Vec<f64>,
-    /// The same with a scrape every 15 s, in which what changes seldom is read again too.
+    /// The agent's CPU time for 15 s of which one scrape is a part, and how long that scrape took: what changes
+    /// seldom is read again too.
     pub usual_scrape_cpu_ms: f64,
     pub usual_scrapes_ms: Vec<f64>,
     pub descriptors: f64,
@@ -67,7 +68,7 @@ impl Measured {
             ("wake-ups when idle", "/min", self.wakes),
             ("calls to the runtime when idle", "/min", self.calls),
             ("CPU for a scrape", "ms", self.scrape_cpu_ms),
-            ("CPU for a scrape every 15 s", "ms", self.usual_scrape_cpu_ms),
+            ("CPU for 15 s with a scrape", "ms", self.usual_scrape_cpu_ms),
             ("CPU for a pod that comes and goes", "ms", self.churn.cpu_ms),
             ("start of the agent to ready", "s", self.ready_s),
             ("last of ten pods a second to all settled", "s", self.churn.settled_s),
