@@ -44,8 +44,8 @@ pub struct Measured {
     /// The agent's CPU time for a scrape.
     pub scrape_cpu_ms: f64,
     pub scrapes_ms: Vec<f64>,
-    /// The agent's CPU time for 15 s of which one scrape is a part, and how long that scrape took: what changes
-    /// seldom is read again too.
+    /// The agent's CPU time for 15 s of which one scrape is a part, and how long that scrape took: what
+    /// changes seldom is read again too.
     pub usual_scrape_cpu_ms: f64,
     pub usual_scrapes_ms: Vec<f64>,
     pub descriptors: f64,
