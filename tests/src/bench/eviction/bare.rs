@@ -40,7 +40,9 @@ pub fn round(
     fixture.stage.remove(name)?;
     fixture.stage.start_agent()?;
     fixture.stage.wait_gone(&[name])?;
-    let killed = killed.ok_or_else(|| Failure::Unexpected(format!("nobody has killed {name}")))?;
+    let killed = killed.ok_or_else(|| {
+        Failure::Unexpected(format!("{name} was not killed: the threshold was not crossed"))
+    })?;
     let (round, _) = eaten?.round(fixture.threshold, killed, fixture.changed()?)?;
     run.progress(&format!("{name}, without an agent: kill {:.1} ms, dead {:.1} ms", round.kill, round.dead));
     Ok(round)
