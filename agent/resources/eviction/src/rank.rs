@@ -13,9 +13,13 @@
 //! have seen the pod yet. Figures of disks may be lower bounds, and none at all is the lowest: whether the
 //! first of the order is certain is decided by [`mod@crate::choose`].
 
+mod first;
+
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
+
+pub use first::{First, first_by_memory};
 
 use super::{Candidate, DiskLayout, DiskUse, PodDisk, RequiredStats, UsedOf};
 use nodewarden_config::{EvictionSettings, Signal};

@@ -14,14 +14,13 @@ use tracing::warn;
 
 use super::decision_log::DecisionLog;
 use super::shared::{Group, Shared};
+use super::victim::Candidates;
 use crate::assess::{Due, limit};
 use crate::gather;
 use crate::gather::Node;
 use crate::pace::Pace;
-use crate::rank;
-use crate::rank::Ranking;
 use crate::wake::{WakeSources, Waker, Woken};
-use crate::{Candidate, DiskLayout, NodeCondition, Observations, kill, message, metrics};
+use crate::{Candidate, NodeCondition, Observations, kill, message, metrics};
 use crate::{Eviction, EvictionReason};
 use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
@@ -220,14 +219,15 @@ impl FastWatch {
         let signal = due.threshold.signal;
         let began = Instant::now();
         let subjects = shared.deps.subjects.pods();
-        let candidates = gather::pods(&shared.deps.layout, &subjects, rank::required_stats(signal));
-        log.record_step("pods read", began, format!("{} pods", candidates.len()));
         let hard = due.threshold.is_hard();
-        let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates)
-            .without(|at| shared.spares(&candidates.get(at)?.pod.uid, hard));
-        let chosen = select_victim(signal, &ranking, &candidates, &self.leaving);
-        log.record_candidates(rank::ranking_table(signal, DiskLayout::One, &ranking, &candidates, chosen));
+        let mut candidates = Candidates::read(&shared, signal, hard, &subjects);
+        let chosen = candidates.choose(|uid| Some(self.leaving.get(uid)?.condition));
+        log.record_step("pods read", began, candidates.readings());
         let found = chosen.and_then(|at| candidates.get(at).cloned().zip(subjects.get(at)));
+        // A kill comes before its record.
+        if !hard || !shared.acts() || found.is_none() {
+            log.record_candidates(candidates.table(chosen));
+        }
         let Some((mut candidate, subject)) = found else {
             shared.record_no_candidate(signal, log);
             return false;
@@ -272,6 +272,7 @@ impl FastWatch {
         shared.clear_news(signal.name());
         if hard {
             let killed = self.kill(&candidate, began, woken, &mut log);
+            log.record_candidates(candidates.table(chosen));
             let number = shared.record(log.snapshot(&outcome));
             if killed {
                 self.await_end(due, &candidate, woken, &mut log);
@@ -332,106 +333,9 @@ impl FastWatch {
     }
 }
 
-/// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing. `leaving` are the
-/// evicted pods that have not ended, by uid.
-fn select_victim(
-    signal: Signal,
-    ranking: &Ranking,
-    candidates: &[Candidate],
-    leaving: &BTreeMap<String, Leaving>,
-) -> Option<usize> {
-    let uses =
-        |at: &usize| candidates.get(*at).is_some_and(|one| rank::figures(signal, DiskLayout::One, one).0 > 0);
-    let order: Vec<usize> = ranking.order.iter().copied().filter(uses).collect();
-    victim(&order, NodeCondition::of(signal), |at| Some(leaving.get(&candidates.get(at)?.pod.uid)?.condition))
-}
-
-/// The first of `order` that is already leaving because of the same condition: it was chosen for what it uses
-/// of this resource, and cutting its grace period short may be enough. Otherwise the first. `leaves` returns
-/// for which condition a pod is leaving: one that leaves for another reason need not use much of this
-/// resource, and keeps its grace period unless it is the first anyway.
-fn victim(
-    order: &[usize],
-    condition: NodeCondition,
-    leaves: impl Fn(usize) -> Option<NodeCondition>,
-) -> Option<usize> {
-    let same = order.iter().find(|at| leaves(**at) == Some(condition));
-    same.or(order.first()).copied()
-}
-
 /// Whether the pod has a volume in memory (`emptyDir` of the medium `Memory`).
 fn has_memory_volumes(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().flatten();
     let mut media = volumes.filter_map(|volume| volume.empty_dir.as_ref()?.medium.as_deref());
     media.any(|medium| medium == "Memory")
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::NodeCondition::{MemoryPressure, PidPressure};
-    use super::*;
-
-    /// Pods `a`, `b` and `c`, which use so much memory and have so many processes.
-    fn candidates(uses: [u64; 3]) -> Vec<Candidate> {
-        let candidate = |(uid, uses): (&str, u64)| {
-            let manifest = json!({"metadata": {"name": uid, "uid": uid},
-                "spec": {"containers": [{"name": "c", "image": "i"}]}});
-            Candidate {
-                pod: Arc::new(Pod::unchecked(serde_json::from_value(manifest).unwrap()).unwrap()),
-                cgroup: String::new(),
-                started: Timestamp::UNIX_EPOCH,
-                memory: Some(uses),
-                disk: None,
-                processes: Some(uses),
-                containers: BTreeMap::new(),
-                memory_request: None,
-            }
-        };
-        ["a", "b", "c"].into_iter().zip(uses).map(candidate).collect()
-    }
-
-    fn leaving(pods: &[(&str, NodeCondition)]) -> BTreeMap<String, Leaving> {
-        let entry = |(uid, condition): &(&str, NodeCondition)| {
-            let until = Instant::now() + LIMIT;
-            let own =
-                Leaving { cgroup: String::new(), hard: false, condition: *condition, until, pod_dir: None };
-            ((*uid).to_owned(), own)
-        };
-        pods.iter().map(entry).collect()
-    }
-
-    /// With what is kept of each pod that was evicted, and for each of the two resources.
-    #[test]
-    fn what_a_pod_leaves_for_is_looked_up_by_its_uid() {
-        let ranking = Ranking { order: vec![0, 1, 2], exempt: Vec::new() };
-        let select = |signal, uses, pods: &[(&str, NodeCondition)]| {
-            select_victim(signal, &ranking, &candidates(uses), &leaving(pods))
-        };
-        let (memory, pids) = (Signal::MemoryAvailable, Signal::PidAvailable);
-        assert_eq!(select(memory, [1, 1, 1], &[("c", PidPressure)]), Some(0));
-        assert_eq!(select(pids, [1, 1, 1], &[("c", PidPressure)]), Some(2));
-        assert_eq!(select(pids, [1, 1, 1], &[("c", MemoryPressure)]), Some(0));
-        assert_eq!(select(memory, [1, 1, 1], &[("b", PidPressure), ("c", MemoryPressure)]), Some(2));
-        assert_eq!(select(memory, [0, 1, 0], &[("c", MemoryPressure)]), Some(1), "c uses nothing");
-        assert_eq!(select(memory, [0, 0, 0], &[]), None);
-    }
-
-    #[test]
-    fn a_leaving_pod_is_killed_first_only_if_it_leaves_for_the_same_resource() {
-        for (what, leaving, expected) in [
-            ("no pod leaves", [None, None, None], Some(0)),
-            ("the last leaves for memory", [None, None, Some(MemoryPressure)], Some(2)),
-            ("the first of two for memory", [None, Some(MemoryPressure), Some(MemoryPressure)], Some(1)),
-            ("the last leaves for processes", [None, None, Some(PidPressure)], Some(0)),
-            ("the first leaves for processes", [Some(PidPressure), None, None], Some(0)),
-            ("one for each", [Some(PidPressure), None, Some(MemoryPressure)], Some(2)),
-        ] {
-            assert_eq!(victim(&[0, 1, 2], MemoryPressure, |at| leaving[at]), expected, "{what}");
-        }
-        assert_eq!(victim(&[], MemoryPressure, |_| Some(MemoryPressure)), None);
-        // Those that use nothing are not in the order.
-        assert_eq!(victim(&[0], MemoryPressure, |at| (at == 2).then_some(MemoryPressure)), Some(0));
-    }
 }

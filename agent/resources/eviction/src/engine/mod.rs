@@ -22,6 +22,7 @@ mod saver;
 mod shared;
 mod simulate;
 mod subjects;
+mod victim;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -43,10 +43,31 @@ pub fn candidates(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -
 
 /// As [`candidates`], without the containers: a pod is ranked by its own figures.
 pub fn pods(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -> Vec<Candidate> {
+    read_pods(layout, subjects, needs, |memory, buffer| memory.read_use(buffer).map(Memory::working_set))
+}
+
+/// As [`pods`], with usage in place of the working set, which is at most so much and takes longer to read:
+/// [`subtract_inactive_file`] makes one of the other.
+pub fn pods_with_usage(layout: &Layout, subjects: &[Subject]) -> Vec<Candidate> {
+    let needs = RequiredStats { memory: true, ..RequiredStats::default() };
+    read_pods(layout, subjects, needs, GroupMemory::read_usage)
+}
+
+/// The working set, in bytes, of a pod whose `usage` was read before; `None` if the pod is gone.
+pub fn subtract_inactive_file(layout: &Layout, subject: &Subject, usage: u64) -> Option<u64> {
+    let inactive_file = GroupMemory::of(layout, &subject.cgroup)?.read_inactive_file(&mut Vec::new())?;
+    Some(Memory { usage, inactive_file, limit: None }.working_set())
+}
+
+fn read_pods(
+    layout: &Layout,
+    subjects: &[Subject],
+    needs: RequiredStats,
+    read: impl Fn(&mut GroupMemory, &mut Vec<u8>) -> Option<u64>,
+) -> Vec<Candidate> {
     let mut buffer = Vec::new();
     let memory = |subject: &Subject, buffer: &mut Vec<u8>| {
-        let (dir, version) = directory(layout, Controller::Memory, &subject.cgroup)?;
-        working_set(&dir, version, buffer)
+        read(&mut GroupMemory::of(layout, &subject.cgroup)?, buffer)
     };
     let of_one = |subject: &Subject| Candidate {
         pod: subject.pod.clone(),

@@ -96,10 +96,20 @@ impl GroupMemory {
 
     /// Reads use without the limit.
     pub fn read_use(&mut self, buffer: &mut Vec<u8>) -> Option<Memory> {
-        let usage = text(&mut self.usage, buffer).and_then(number)?;
-        let stat = text(&mut self.stat, buffer)?;
-        let inactive_file = pairs(stat).find(|(key, _)| *key == self.inactive_file)?.1;
+        let usage = self.read_usage(buffer)?;
+        let inactive_file = self.read_inactive_file(buffer)?;
         Some(Memory { usage, inactive_file, limit: None })
+    }
+
+    /// Reads usage alone, inactive file pages included: a fraction of the time of [`Self::read_use`].
+    pub fn read_usage(&mut self, buffer: &mut Vec<u8>) -> Option<u64> {
+        text(&mut self.usage, buffer).and_then(number)
+    }
+
+    /// Reads the bytes of file pages that were not used lately.
+    pub fn read_inactive_file(&mut self, buffer: &mut Vec<u8>) -> Option<u64> {
+        let stat = text(&mut self.stat, buffer)?;
+        pairs(stat).find(|(key, _)| *key == self.inactive_file).map(|(_, bytes)| bytes)
     }
 }
 

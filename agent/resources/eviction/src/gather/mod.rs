@@ -18,7 +18,10 @@ use std::path::PathBuf;
 
 #[cfg(test)]
 pub use candidates::candidate_memory;
-pub use candidates::{Subject, candidates, container_group, containers, groups_below, pods};
+pub use candidates::{
+    Subject, candidates, container_group, containers, groups_below, pods, pods_with_usage,
+    subtract_inactive_file,
+};
 pub use disks::{disks, leave_out_layers_elsewhere, used_of};
 pub(super) use memory::{GroupMemory, of_node};
 pub use node::Node;

@@ -281,3 +281,78 @@ fn those_that_others_keep_are_exempt_with_the_reason() {
     assert_eq!(kept.order, [0]);
     assert_eq!(kept.exempt, [(3, "critical"), (2, "opted out"), (1, "opted out")]);
 }
+
+/// Figures as they are, without those who use nothing: what [`first_by_memory`] must agree with.
+fn first_of_all(candidates: &[Candidate], spared: &str) -> Option<usize> {
+    let spares = |at: usize| (candidates[at].pod.uid == spared).then_some("spared");
+    let ranking = rank(Signal::MemoryAvailable, DiskLayout::One, &EvictionSettings::default(), candidates);
+    ranking.without(spares).order.into_iter().find(|at| candidates[*at].memory.unwrap_or(0) > 0)
+}
+
+/// The same pods before their inactive file pages are subtracted, so many of each.
+fn with_usage(candidates: &[Candidate], inactive_file: &[u64]) -> Vec<Candidate> {
+    let add = |(candidate, inactive): (&Candidate, &u64)| Candidate {
+        memory: candidate.memory.map(|bytes| bytes + inactive),
+        ..candidate.clone()
+    };
+    candidates.iter().zip(inactive_file).map(add).collect()
+}
+
+fn first_by_readings(candidates: &[Candidate], inactive_file: &[u64], spared: &str) -> (First, Vec<usize>) {
+    let mut read = Vec::new();
+    let usage = with_usage(candidates, inactive_file);
+    let spares = |at: usize| candidates[at].pod.uid == spared;
+    let first = first_by_memory(&EvictionSettings::default(), &usage, spares, |at| {
+        read.push(at);
+        candidates[at].memory.unwrap_or(0)
+    });
+    (first, read)
+}
+
+#[test]
+fn only_pods_that_may_be_the_first_are_read_exactly() {
+    let pods = [
+        with_memory("small", 0, 100, 150),
+        with_memory("eater", 0, 100, 900),
+        with_memory("within", 0, 1000, 500),
+        with_memory("middle", 0, 100, 300),
+    ];
+    for (what, inactive_file, expected) in [
+        ("the largest is far ahead", [0, 0, 0, 0], vec![1]),
+        ("most of another's usage is its files", [0, 0, 0, 2000], vec![3, 1]),
+        ("one is above its request only with its files", [0, 0, 5000, 0], vec![2, 1]),
+        ("everybody has many files", [5000, 900, 5000, 5000], vec![3, 0, 2, 1]),
+    ] {
+        let (first, read) = first_by_readings(&pods, &inactive_file, "");
+        assert_eq!(first.at, Some(1), "{what}");
+        assert_eq!(read, expected, "{what}");
+        assert_eq!(first.exact[1], Some(900));
+    }
+    let uids = pods.iter().map(|one| one.pod.uid.as_str()).collect::<Vec<_>>();
+    let (first, read) = first_by_readings(&pods, &[0; 4], uids[1]);
+    assert_eq!((first.at, read), (Some(3), vec![3]), "what is spared is not read");
+    let nothing = [with_memory("files", 0, 0, 0)];
+    let (first, read) = first_by_readings(&nothing, &[70], "");
+    assert_eq!((first.at, read), (None, vec![0]), "a pod that has nothing but files");
+}
+
+proptest! {
+    #[test]
+    fn the_first_by_few_readings_is_the_first_of_all(
+        candidates in any_candidates(),
+        inactive_file in proptest::collection::vec(0u64..40, 12),
+        spared in 0usize..14,
+    ) {
+        let spared = format!("{spared:02}");
+        let (first, read) = first_by_readings(&candidates, &inactive_file, &spared);
+        prop_assert_eq!(first.at, first_of_all(&candidates, &spared));
+        for (at, exact) in first.exact.iter().enumerate() {
+            prop_assert_eq!(exact.is_some(), read.contains(&at));
+            prop_assert!(exact.is_none_or(|bytes| Some(bytes) == candidates[at].memory));
+        }
+        let mut once = read.clone();
+        once.sort_unstable();
+        once.dedup();
+        prop_assert_eq!(once.len(), read.len(), "none is read twice");
+    }
+}

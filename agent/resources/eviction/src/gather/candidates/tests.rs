@@ -132,6 +132,31 @@ fn memory_of_a_full_node_takes_milliseconds() {
     assert!(times[0] < Duration::from_millis(50), "{times:?}");
 }
 
+#[test]
+fn usage_less_inactive_file_pages_is_the_working_set() {
+    let Some(tree) = TestTree::make("usage") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    let path = tree.group("pod1");
+    tree.run("pod1", &format!("head -c 5000000 /dev/zero > {}; sleep 60", file.display()));
+    let subjects = [subject(&path, dir.path(), &[]), subject("/nodewarden-test-none", Path::new(""), &[])];
+    let needs = RequiredStats { memory: true, ..RequiredStats::default() };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let usage = pods_with_usage(&tree.layout, &subjects);
+        let expected = pods(&tree.layout, &subjects, needs);
+        assert_eq!((usage[1].memory, expected[1].memory), (None, None));
+        assert_eq!(subtract_inactive_file(&tree.layout, &subjects[1], 7), None);
+        let bytes = usage[0].memory.unwrap();
+        let found = subtract_inactive_file(&tree.layout, &subjects[0], bytes);
+        // The kernel's figures settle up to two seconds after the last change.
+        if bytes > 5_000_000 && found == expected[0].memory {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{bytes} used, {found:?} is not {:?}", expected[0].memory);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
     const UID: &str = "5a0c7a3e-0d1f-4c1e-8a53-5f3d0a0e77b2";
