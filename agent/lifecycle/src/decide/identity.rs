@@ -5,7 +5,7 @@
 //! content: a pod that is resized in place keeps the uid that it runs with. Two pods of one name, or of one
 //! uid, never run at the same time: the new one waits until the old one is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::resize;
@@ -83,6 +83,7 @@ pub fn assign(
     let mut assignment = Assignment::default();
     let mut matched = BTreeSet::new();
     let mut others = Vec::new();
+    let named = ByName::of(running);
     for sourced in &desired.pods {
         let own = running.get_key_value(&sourced.pod.uid);
         if let Some((uid, _)) = own
@@ -114,10 +115,9 @@ pub fn assign(
             }
             continue;
         }
-        let same_name = |(_, run): &(&String, &Running)| same_name(&run.pod, &sourced.pod);
-        match running.iter().filter(|(_, run)| !run.ending).find(same_name) {
+        match named.running(&sourced.pod) {
             Some((uid, run)) => {
-                matched.insert(uid.as_str());
+                matched.insert(uid);
                 assignment.of_known(desired, sourced, uid, run);
             }
             None => others.push(sourced),
@@ -134,7 +134,7 @@ pub fn assign(
     });
     assignment.gone = gone.map(|(uid, _)| uid.clone()).collect();
     for sourced in others {
-        match obstacle(sourced, running, tidying) {
+        match obstacle(sourced, running, &named, tidying) {
             Some(wait) => assignment.wait.push((sourced.clone(), wait)),
             None => assignment.start.push(sourced.clone()),
         }
@@ -201,11 +201,11 @@ impl Assignment {
 fn obstacle(
     sourced: &SourcedPod,
     running: &BTreeMap<String, Running>,
+    named: &ByName<'_>,
     tidying: &BTreeSet<String>,
 ) -> Option<Wait> {
-    let ending = running.iter().find(|(_, run)| run.ending && same_name(&run.pod, &sourced.pod));
-    if let Some((uid, _)) = ending {
-        return Some(Wait::Ending { uid: uid.clone() });
+    if let Some((uid, _)) = named.ending(&sourced.pod) {
+        return Some(Wait::Ending { uid: uid.to_owned() });
     }
     if tidying.contains(&sourced.pod.uid) {
         return Some(Wait::Tidied { uid: sourced.pod.uid.clone() });
@@ -215,8 +215,27 @@ fn obstacle(
         .map(|run| Wait::SameUid { namespace: run.pod.namespace.clone(), name: run.pod.name.clone() })
 }
 
-fn same_name(one: &Pod, other: &Pod) -> bool {
-    (&one.namespace, &one.name) == (&other.namespace, &other.name)
+/// Those that run by namespace and name, apart from those that end; of several with one name, the first by
+/// uid.
+struct ByName<'a>(HashMap<(&'a str, &'a str, bool), (&'a str, &'a Running)>);
+
+impl<'a> ByName<'a> {
+    fn of(running: &'a BTreeMap<String, Running>) -> Self {
+        let mut named = HashMap::with_capacity(running.len());
+        for (uid, run) in running {
+            let key = (run.pod.namespace.as_str(), run.pod.name.as_str(), run.ending);
+            named.entry(key).or_insert((uid.as_str(), run));
+        }
+        Self(named)
+    }
+
+    fn running(&self, pod: &Pod) -> Option<(&'a str, &'a Running)> {
+        self.0.get(&(pod.namespace.as_str(), pod.name.as_str(), false)).copied()
+    }
+
+    fn ending(&self, pod: &Pod) -> Option<(&'a str, &'a Running)> {
+        self.0.get(&(pod.namespace.as_str(), pod.name.as_str(), true)).copied()
+    }
 }
 
 /// Whether a uid is one that is derived for a manifest without one: 32 hexadecimal digits without dashes
