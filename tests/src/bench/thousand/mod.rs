@@ -40,9 +40,11 @@ impl Bench for Thousand {
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let usual = PODS[usize::from(run.quick)];
         let sizes = match run.sizes.pods {
-            Some(most) => PODS[0].iter().copied().filter(|pods| *pods < most).chain([most]).collect(),
-            None => PODS[usize::from(run.quick)].to_vec(),
+            Some(most) if run.quick => vec![usual[0].min(most), most],
+            Some(most) => usual.iter().copied().filter(|pods| *pods < most).chain([most]).collect(),
+            None => usual.to_vec(),
         };
         let most = sizes.last().copied().unwrap_or_default();
         let mut all = Vec::new();

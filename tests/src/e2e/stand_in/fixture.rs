@@ -145,7 +145,8 @@ fn manifest(name: &str, restarts: bool, limits: &Value) -> Value {
             "name": format!("c{number}"),
             "image": PAUSE_IMAGE,
             "imagePullPolicy": "Never",
-            "resources": { "requests": { "memory": "1Mi" }, "limits": limits },
+            // So little that a thousand pods fit on a node whose hard threshold is just below what is available.
+            "resources": { "requests": { "memory": "256Ki" }, "limits": limits },
         })
     };
     let policy = if restarts { "Always" } else { "Never" };
