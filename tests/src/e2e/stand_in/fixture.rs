@@ -145,7 +145,7 @@ fn manifest(name: &str, restarts: bool, limits: &Value) -> Value {
             "name": format!("c{number}"),
             "image": PAUSE_IMAGE,
             "imagePullPolicy": "Never",
-            // So little that a thousand pods fit on a node whose hard threshold is just below what is available.
+            // So little that a thousand pods fit on a node whose hard threshold is near what is available.
             "resources": { "requests": { "memory": "256Ki" }, "limits": limits },
         })
     };

@@ -114,8 +114,8 @@ fn working_set(shared: &Shared, subject: Option<&Subject>, usage: Option<&Candid
     gather::subtract_inactive_file(&shared.deps.layout, subject?, usage?.memory?)
 }
 
-/// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing. `leaves` returns for
-/// which condition the pod of a uid is leaving.
+/// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing. `leaves` returns
+/// for which condition the pod of a uid is leaving.
 fn select_victim(
     signal: Signal,
     ranking: &Ranking,
