@@ -90,6 +90,7 @@ async fn live(
                     Some(wait) => tokio::time::timeout(wait, orders.recv()).await,
                     None => Ok(orders.recv().await),
                 };
+                let is_time = first.is_err();
                 if let Ok(order) = first {
                     news.take(state, order?);
                 }
@@ -97,7 +98,8 @@ async fn live(
                     news.take(state, order);
                 }
                 expected.extend(news.expected);
-                true
+                // Most orders change what the agent knows, not what the runtime has.
+                is_time || news.look
             }
         };
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::error::VmError;
 use super::guest::Guest;
 use super::machine::{Console, MEMORY_MIB, Machine, Plan, Shape};
+use super::oops;
 use super::prepare::Prepared;
 use super::received::{Feature, Received};
 use super::site::Site;
@@ -236,13 +237,15 @@ fn exit(status: ExitStatus, errors: &str, killed: bool) -> Exit {
     }
 }
 
-/// The end of a console, without what terminals do with it. A panic is shown from its first line, however
-/// long the trace that follows.
+/// The end of a console, without what terminals do with it. A panic is shown from the first line of the fault
+/// that it is for, however long the traces are.
 fn last_lines(console: &str) -> Vec<String> {
     let lines = console.lines().map(|line| line.replace('\x1b', "").trim_end().to_owned());
     let lines = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>();
     let end = lines.len().saturating_sub(CONSOLE_LINES);
-    let begin = lines.iter().position(|line| line.contains(PANIC)).map_or(end, |panic| panic.min(end));
+    let panic = lines.iter().position(|line| line.contains(PANIC));
+    let fault = panic.and_then(|panic| oops::first_line(lines[..panic].iter().map(String::as_str)));
+    let begin = fault.or(panic).map_or(end, |first| first.min(end));
     lines[begin..].to_vec()
 }
 
@@ -279,5 +282,7 @@ mod tests {
         let panic = format!("[    1.9] {PANIC} - not syncing: why\n{text}");
         let lines = last_lines(&format!("{text}{panic}"));
         assert_eq!((lines.len(), lines[0].as_str()), (101, "[    1.9] Kernel panic - not syncing: why"));
+        let fault = "[    1.8] int3: 0000 [#1] SMP";
+        assert_eq!(last_lines(&format!("{text}{fault}\n{panic}"))[0], fault);
     }
 }

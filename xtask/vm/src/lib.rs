@@ -16,6 +16,7 @@ mod interrupt;
 mod kernels;
 mod machine;
 mod matrix;
+mod oops;
 mod prepare;
 mod received;
 mod refused;

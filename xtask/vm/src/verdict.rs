@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::oops;
 use super::received::Received;
 
 /// How a kernel's last words begin.
@@ -56,7 +57,7 @@ pub enum Verdict {
 /// Why a guest failed; of several the one that explains most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// The kernel panicked: its words.
+    /// The kernel panicked: its words, and the fault that it panicked for.
     Panic(String),
     /// The kernel killed what it was doing: its words.
     Oops(String),
@@ -110,8 +111,10 @@ pub fn judge(evidence: &Evidence, counts: bool) -> Verdict {
             .or_else(|| received.kernel.iter().find_map(|record| kernel_line(record, words)))
     };
     let reason = if let Some(line) = said(&[PANIC]) {
-        // Why it panicked says more than that it did so as PANIC_ON_OOPS asks.
-        Reason::Panic(line)
+        Reason::Panic(match oops::summary(console) {
+            Some(fault) => format!("{line}: {fault}"),
+            None => line,
+        })
     } else if let Some(line) = said(&["Oops", "general protection fault"]) {
         Reason::Oops(line)
     } else if let Some(line) = said(&["BUG: "]) {
@@ -188,6 +191,13 @@ mod tests {
                 Exit::Clean,
                 None,
                 "kernel panic: Kernel panic - not syncing: sysrq triggered crash",
+            ),
+            (
+                "[ 2.1] Oops: int3: 0000 [#1] SMP\n[ 2.1] Kernel panic - not syncing: Fatal exception",
+                &[STARTED],
+                Exit::Clean,
+                None,
+                "kernel panic: Kernel panic - not syncing: Fatal exception: Oops: int3: 0000 [#1] SMP",
             ),
             // A panic explains the time-out, the missing end and all else.
             ("Kernel panic - x", &[], Exit::Killed, limit, "kernel panic: Kernel panic - x"),
