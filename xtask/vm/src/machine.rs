@@ -96,11 +96,13 @@ impl Plan<'_> {
     /// QEMU's arguments, without those that it always has.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::<OsString>::new();
-        // Both CPUs' instructions count, and an idle machine's clock follows this one's (QEMU:
-        // docs/devel/tcg-icount.rst).
+        // One thread for all CPUs: with one for each, a CPU sometimes runs a breakpoint that the kernel has
+        // taken away again while it changed its own code (tracepoints and program statistics that are
+        // turned on), and panics with `int3`. With `icount` both CPUs' instructions count, and an idle
+        // machine's clock follows this one's (QEMU: docs/devel/tcg-icount.rst).
         let accelerator = match self.virtual_time {
             true => "tcg,thread=single -icount shift=0,sleep=on",
-            false => "tcg,thread=multi",
+            false => "tcg,thread=single",
         };
         let machine = format!(
             "-accel {accelerator} -cpu Nehalem -M q35 {} -m {} -nodefaults -no-user-config \
