@@ -2,8 +2,6 @@
 //! has changed which file, after it has. What it wrote is then read from the file. A file that is opened with
 //! `O_TRUNC` counts as changed, even if the write is refused then.
 
-mod parse;
-
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -11,21 +9,16 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::fcntl::AT_FDCWD;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
-use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use nodewarden_ebpf_abi::LIMIT_FILES;
+use nodewarden_machine::cgroup::notices::{Notice, NoticeQueue};
 use nodewarden_machine::cgroup::{Controller, Hierarchy, Layout, parse_memberships};
 use nodewarden_tasks::parts;
 use tracing::{error, warn};
 
-use parse::{Notice, notices};
-
 /// How long it may take to read what was written.
 const LIMIT: Duration = Duration::from_secs(30);
-/// `FAN_REPORT_DFID_NAME` of linux/fanotify.h (5.9): the directory and the name of the file in it.
-const REPORT_DIRECTORY_AND_NAME: u32 = 0x0c00;
 /// Bytes that one read(2) takes at most: of some fifty notices.
 const READ_BYTES: usize = 4096;
 
@@ -67,25 +60,17 @@ impl WriteNotices {
     /// file systems.
     ///
     /// # Errors
-    /// As of `fanotify_init(2)` and `fanotify_mark(2)`: without `CAP_SYS_ADMIN`, and on kernels that give
-    /// cgroups' file systems no id (before 6.8). The thread cannot be started.
+    /// As [`NoticeQueue::of_writes`]. The thread cannot be started.
     pub fn start(layout: &Layout, on_write: impl Fn(SeenWrite) + Send + 'static) -> io::Result<Self> {
-        let flags = InitFlags::FAN_CLOEXEC
-            | InitFlags::FAN_NONBLOCK
-            | InitFlags::from_bits_retain(REPORT_DIRECTORY_AND_NAME);
-        let group = Fanotify::init(flags, EventFFlags::O_RDONLY)?;
         let hierarchies = Hierarchies::of(layout);
-        for mount in hierarchies.mounts() {
-            let marks = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
-            group.mark(marks, MaskFlags::FAN_MODIFY, AT_FDCWD, Some(mount))?;
-        }
+        let queue = NoticeQueue::of_writes(hierarchies.mounts())?;
         let stop = Arc::new(EventFd::new()?);
         let of_thread = stop.clone();
         let part = parts::register("limit writes", LIMIT);
         let run = move || {
             loop {
                 part.waits();
-                match wait(&group, &of_thread) {
+                match wait(&queue, &of_thread) {
                     Ok(true) => {}
                     Ok(false) => return part.end(),
                     Err(cause) => {
@@ -94,7 +79,7 @@ impl WriteNotices {
                     }
                 }
                 part.progress();
-                read(&group, &hierarchies, &on_write);
+                read(&queue, &hierarchies, &on_write);
             }
         };
         let thread = thread::Builder::new().name("limit-writes".into()).spawn(run)?;
@@ -137,23 +122,22 @@ impl Hierarchies {
 }
 
 /// Waits until there are notices. False when the thread is to end.
-fn wait(group: &Fanotify, stop: &EventFd) -> nix::Result<bool> {
+fn wait(queue: &NoticeQueue, stop: &EventFd) -> nix::Result<bool> {
     let mut wanted =
-        [PollFd::new(group.as_fd(), PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+        [PollFd::new(queue.as_fd(), PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
     match poll(&mut wanted, PollTimeout::NONE) {
         Ok(_) | Err(nix::Error::EINTR) => Ok(!wanted[1].any().unwrap_or(true)),
         Err(error) => Err(error),
     }
 }
 
-fn read(group: &Fanotify, hierarchies: &Hierarchies, on_write: &impl Fn(SeenWrite)) {
+fn read(queue: &NoticeQueue, hierarchies: &Hierarchies, on_write: &impl Fn(SeenWrite)) {
     let mut bytes = [0; READ_BYTES];
-    let length = match nix::unistd::read(group.as_fd(), &mut bytes) {
-        Ok(length) => length,
-        Err(nix::Error::EAGAIN | nix::Error::EINTR) => return,
+    let read = match queue.read(&mut bytes) {
+        Ok(read) => read.unwrap_or_default(),
         Err(cause) => return warn!(%cause, "cannot read notices of writes to limits"),
     };
-    for Notice { pid, cgroup, name } in notices(&bytes[..length]) {
+    for Notice { pid, cgroup, name, .. } in read.notices {
         let file = LIMIT_FILES.into_iter().find(|file| file.as_bytes() == name);
         let (Some(file), Ok(pid)) = (file, u32::try_from(pid)) else { continue };
         let Some(hierarchy) = hierarchies.with(file) else { continue };

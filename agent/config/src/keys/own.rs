@@ -198,7 +198,11 @@ pub(super) static OWN: &[(&str, &str)] = &[
         "nodewarden.programStats",
         "When the kernel measures the run time of the eBPF programs; Sampled is one second a minute.",
     ),
-    ("nodewarden.reconcileSeconds", "Seconds between two comparisons of every limit with what it should be."),
+    (
+        "nodewarden.reconcileSeconds",
+        "Seconds between two comparisons of the limits with what they should be: of cgroups that somebody wrote to, \
+         and of all each fifth time. Before Linux 6.8, which reports writes, of all each time.",
+    ),
     ("nodewarden.retentionSeconds", "Seconds for which the series of removed cgroups stay in metrics."),
     ("nodewarden.ringBytes", "Bytes of the buffer for the kernel programs' events."),
     ("nodewarden.runtimeCgroups", "Cgroup into which the container runtime is moved."),

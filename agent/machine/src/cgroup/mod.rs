@@ -9,6 +9,7 @@
 //! - [`MachineReader`]: the node as a whole.
 //! - [`mod@workloads`]: processes and network interfaces of pods.
 //! - [`control`]: creating, changing and removing them.
+//! - [`notices`]: which files of cgroups are written, as the kernel reports it.
 
 pub mod control;
 mod controller;
@@ -24,6 +25,7 @@ mod layout;
 pub mod limit_changes;
 mod machine;
 mod membership;
+pub mod notices;
 pub mod parse;
 mod reader;
 mod v1;

@@ -36,6 +36,7 @@ mod steps;
 mod sweeper;
 mod throttle;
 mod timed;
+mod touched;
 mod unused;
 mod withhold;
 

@@ -6,6 +6,7 @@
 
 mod capacity;
 mod check;
+mod compared;
 #[cfg(test)]
 mod foreign;
 #[cfg(test)]
@@ -18,6 +19,8 @@ mod status;
 mod tests;
 #[cfg(test)]
 mod throttled;
+#[cfg(test)]
+mod unread;
 mod wanted;
 mod withheld;
 mod write;
@@ -41,6 +44,7 @@ use super::problems::Problems;
 use super::steps::{ByPath, Pass, Step, steps};
 use super::sweeper::InUse;
 use super::throttle::{ThrottleOverrides, ThrottleTargets, can_idle};
+use super::touched::{Compare, Touched};
 use super::unused::EmptyForeign;
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::control::{Driver, Limits, Manager};
@@ -118,9 +122,13 @@ pub struct Reconciler {
     corrections: u64,
     problems: Problems,
     evidence: FormulaEvidence,
+    /// Which cgroups somebody has written to.
+    touched: Touched,
     /// Containers seen in the last full reconcile: the runtime may still be setting the limits of a newer
     /// one.
     containers: BTreeSet<String>,
+    /// Pods with containers whose limits could not be compared in the last full reconcile, by path.
+    unchecked: BTreeSet<String>,
     /// When the daemons were last checked, and the problems found.
     placed: Option<(Instant, Vec<String>)>,
     /// Existing cgroups of pods and levels.
@@ -155,6 +163,7 @@ pub struct Reconciler {
 impl Reconciler {
     pub fn new(setup: Setup) -> Self {
         Self {
+            touched: Touched::watch(setup.manager.layout()),
             setup,
             keep: None,
             overrides: ThrottleOverrides::default(),
@@ -169,6 +178,7 @@ impl Reconciler {
             problems: Problems::default(),
             evidence: FormulaEvidence::default(),
             containers: BTreeSet::new(),
+            unchecked: BTreeSet::new(),
             placed: None,
             existing: BTreeSet::new(),
             everywhere: BTreeSet::new(),
@@ -274,10 +284,11 @@ impl Reconciler {
     /// Reads, compares and writes cgroups.
     pub fn reconcile(&mut self, scope: Reconcile, destroyer: &mut Destroyer) {
         let whole = scope == Reconcile::Full || !std::mem::replace(&mut self.begun, true);
+        let mut troubled = BTreeSet::new();
         if whole {
             self.problems.begin();
-            self.failed.clear();
-            self.withheld.clear();
+            troubled.extend(std::mem::take(&mut self.failed).into_keys());
+            troubled.extend(std::mem::take(&mut self.withheld).into_keys());
             self.place_daemons();
             self.measure();
         } else {
@@ -286,13 +297,17 @@ impl Reconciler {
         for problem in self.keep.iter().flat_map(|keep| &keep.problems) {
             self.problems.add("manifests", problem.clone());
         }
-        let Some(wanted) = self.wanted() else { return self.publish_status(destroyer) };
+        let Some(wanted) = self.wanted() else {
+            self.touched.doubt();
+            return self.publish_status(destroyer);
+        };
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
         self.earlier = before.clone();
         let again = std::mem::take(&mut self.again);
-        let mut limits = match whole {
-            true => wanted.limits.clone(),
-            false => wanted.changed(&before, &again),
+        let touched = self.touched(whole, wanted.capacity != before.capacity);
+        let mut limits = match touched {
+            Some(Compare::All) => wanted.limits.clone(),
+            _ => wanted.changed(&before, &again),
         };
         if !whole {
             self.problems.forget(|about| limits.contains_key(about));
@@ -300,8 +315,11 @@ impl Reconciler {
             self.withheld.retain(|path, _| !limits.contains_key(path));
         }
         let may_make = self.record_pods(&wanted);
-        limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
         let verdict = self.classify(&wanted, whole, destroyer);
+        if let Some(Compare::Some(written)) = &touched {
+            limits.extend(self.in_doubt(&wanted, written, &troubled));
+        }
+        limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
         let uncounted = self.uncounted(&verdict);
         let (found, unreadable) = self.read(&limits);
         limits.retain(|path, _| !unreadable.contains(path));
@@ -329,8 +347,8 @@ impl Reconciler {
         self.earlier = Arc::default();
         self.versions = wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
-        if whole {
-            self.check_containers(&wanted);
+        if let Some(touched) = &touched {
+            self.check_containers(&wanted, touched);
         }
         self.remove_unwanted(verdict, &wanted, whole, destroyer);
         if whole {

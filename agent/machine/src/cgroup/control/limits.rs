@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{Bound, CpuQuota, PageSize};
+use crate::cgroup::Controller;
+
+/// The controllers of these limits.
+pub const LIMITED: [Controller; 5] =
+    [Controller::Cpu, Controller::Cpuset, Controller::Memory, Controller::Pids, Controller::Hugetlb];
 
 /// Limits of one cgroup. `None` means "not set" to a writer; a reader returns it if the controller is missing
 /// or this version of cgroups lacks the limit.

@@ -30,7 +30,7 @@ pub use driver::{Driver, DriverKind};
 pub(crate) use files::NoValue;
 pub use files::{Absent, Interface, Write};
 pub use group_files::GroupFiles;
-pub use limits::{CpuShare, Limits};
+pub use limits::{CpuShare, LIMITED, Limits};
 pub use manager::{Manager, Presence};
 pub use name::{CgroupName, NameError};
 pub use systemd::{MemoryBound, Systemd, SystemdError, keep_memory_bound};

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::compared::below;
 use super::report::pod_ref;
 use super::{Reconciler, Wanted};
 use crate::containers;
@@ -9,46 +10,68 @@ use crate::desired::DesiredCgroup;
 use crate::entry::{entries, only};
 use crate::steps::differences;
 use crate::timed::{Operation, timed};
+use crate::touched::Compare;
 use nodewarden_machine::cgroup::control::Limits;
 use nodewarden_qos as qos;
 
 impl Reconciler {
-    /// Corrects the limits of containers, except those of pods that are being resized.
-    pub(super) fn check_containers(&mut self, wanted: &Wanted) {
+    /// Corrects the limits of containers that may have changed, except those of pods that are being resized.
+    pub(super) fn check_containers(&mut self, wanted: &Wanted, touched: &Compare) {
         let known = std::mem::take(&mut self.containers);
+        let unchecked = std::mem::take(&mut self.unchecked);
+        let formula = self.evidence.formula();
         for (pod_path, desired) in &wanted.pods {
+            if let Compare::Some(written) = touched
+                && !unchecked.contains(pod_path)
+                && self.are_untouched(pod_path, &known, written)
+            {
+                self.containers.extend(below(pod_path, &known).cloned());
+                continue;
+            }
             let checked = !desired.is_resized();
             // An error here was already recorded as the pod's problem, or the cgroup is gone.
             let children = self.setup.manager.containers(pod_path).unwrap_or_default();
             for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
-                if checked && known.contains(&path) {
-                    self.check_container(&path, pod_path, desired, wanted);
+                let known = checked && known.contains(&path);
+                if !known || !self.check_container(&path, pod_path, desired, wanted) {
+                    self.unchecked.insert(pod_path.clone());
                 }
                 self.containers.insert(path);
             }
         }
+        // Weights that were left alone can be compared now.
+        if self.evidence.formula() != formula {
+            self.touched.doubt();
+        }
     }
 
-    fn check_container(&mut self, path: &str, pod_path: &str, desired: &DesiredCgroup, wanted: &Wanted) {
-        let Some(container) = containers::container_at(path, &self.setup.namer) else { return };
+    /// Returns whether the container's limits were compared, and are right now.
+    fn check_container(
+        &mut self,
+        path: &str,
+        pod_path: &str,
+        desired: &DesiredCgroup,
+        wanted: &Wanted,
+    ) -> bool {
+        let Some(container) = containers::container_at(path, &self.setup.namer) else { return false };
         // Of its limits the runtime decides all but those of CPU and memory.
-        let Ok(found) = self.setup.manager.read_for(path, &Limits::default()) else { return };
+        let Ok(found) = self.setup.manager.read_for(path, &Limits::default()) else { return false };
         let setup = &self.setup;
         let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
         let Some(right) = containers::wanted(&desired.applied, &container, &found, &mut self.evidence, node)
         else {
-            return;
+            return false;
         };
         let right = setup.files.settled(&right);
         let wrong: Vec<_> = differences(&right, &found);
         if wrong.is_empty() {
-            return;
+            return true;
         }
         let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
         let set = self.without_deadly_limits(path, &set, &[(path.to_owned(), found)].into(), wanted);
         // The limits read may be those that a resize has just written.
         if self.pending_updates.load(Ordering::Acquire) != self.applied_updates {
-            return;
+            return false;
         }
         match timed(Operation::Update, || self.setup.files.set(path, &set)) {
             Ok(()) => {
@@ -60,5 +83,7 @@ impl Reconciler {
             }
             Err(error) => self.problems.add(pod_path, error.to_string()),
         }
+        // Whether it has them now is for the next reconcile to see.
+        false
     }
 }

@@ -5,31 +5,46 @@
 const VERSION: u8 = 3;
 /// `FAN_EVENT_INFO_TYPE_DFID_NAME`.
 const DIRECTORY_AND_NAME: u8 = 2;
-/// Length of `struct fanotify_event_info_header` and the file system's id.
-const INFO_BEGIN: usize = 4 + 8;
+/// Length of `struct fanotify_event_info_header`, behind which is the file system's id.
+const INFO_HEADER: usize = 4;
 /// `FILEID_KERNFS` of linux/exportfs.h: the handle is the directory's 64-bit id.
 const KERNFS: i32 = 0xfe;
 
-/// That a process has changed a file of a kernfs.
+/// `FAN_Q_OVERFLOW`.
+const OVERFLOW: u64 = 0x4000;
+
+/// That a process has changed a file of a kernfs, or made a directory in it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notice<'a> {
     /// The process.
     pub pid: i32,
-    /// The id of the file's directory.
+    /// The id of the file system, as by statvfs(3).
+    pub file_system: u64,
+    /// The id of the directory in it.
     pub cgroup: u64,
-    /// The file's name.
+    /// The name of the file, or of the new directory.
     pub name: &'a [u8],
 }
 
-/// The notices in what was read. What is no notice of a file in a kernfs is left out, and so is everything
-/// behind a length that cannot be right.
-pub fn notices(mut bytes: &[u8]) -> Vec<Notice<'_>> {
-    let mut all = Vec::new();
+/// What one read(2) returned.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Notices<'a> {
+    /// In the kernel's order.
+    pub notices: Vec<Notice<'a>>,
+    /// There were more than the kernel kept.
+    pub overflowed: bool,
+}
+
+/// The notices in what was read. What is no notice of a kernfs is left out, and so is everything behind a
+/// length that cannot be right.
+pub fn notices(mut bytes: &[u8]) -> Notices<'_> {
+    let mut all = Notices::default();
     while let Some(length) = word(bytes, 0).and_then(|length| usize::try_from(length).ok())
         && let Some((event, rest)) = bytes.split_at_checked(length)
         && !event.is_empty()
     {
-        all.extend(notice(event));
+        all.notices.extend(notice(event));
+        all.overflowed |= array(event, 8).is_some_and(|mask| u64::from_ne_bytes(mask) & OVERFLOW != 0);
         bytes = rest;
     }
     all
@@ -45,21 +60,23 @@ fn notice(event: &[u8]) -> Option<Notice<'_>> {
         && !info.is_empty()
     {
         if info[0] == DIRECTORY_AND_NAME {
-            return of_kernfs(info.get(INFO_BEGIN..)?, pid);
+            return of_kernfs(info.get(INFO_HEADER..)?, pid);
         }
         infos = rest;
     }
     None
 }
 
-/// `struct file_handle`, and the name with a zero behind it.
-fn of_kernfs(handle: &[u8], pid: i32) -> Option<Notice<'_>> {
+/// The file system's id, `struct file_handle`, and the name with a zero behind it.
+fn of_kernfs(place: &[u8], pid: i32) -> Option<Notice<'_>> {
+    let file_system = u64::from_ne_bytes(array(place, 0)?);
+    let handle = place.get(8..)?;
     let length = usize::try_from(word(handle, 0)?).ok()?;
     let is_kernfs = i32::from_ne_bytes(array(handle, 4)?) == KERNFS;
     let cgroup = u64::from_ne_bytes(array(handle, 8)?);
     let name = handle.get(8usize.checked_add(length)?..)?;
     let end = name.iter().position(|byte| *byte == 0)?;
-    is_kernfs.then(|| Notice { pid, cgroup, name: &name[..end] })
+    is_kernfs.then(|| Notice { pid, file_system, cgroup, name: &name[..end] })
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -104,12 +121,19 @@ mod tests {
         bytes.extend(event(8, 1, KERNFS, 43, b"cpu.max"));
         bytes.extend(event(9, DIRECTORY_AND_NAME, 1, 44, b"cpu.max"));
         bytes.extend(event(10, DIRECTORY_AND_NAME, KERNFS, 45, b""));
-        let of = |pid, cgroup, name: &'static str| Notice { pid, cgroup, name: name.as_bytes() };
-        assert_eq!(notices(&bytes), [of(7, 42, "memory.max"), of(10, 45, "")]);
-        assert_eq!(notices(&bytes[..bytes.len() - 1]).len(), 1);
+        let file_system = u64::from_ne_bytes([7; 8]);
+        let of = |pid, cgroup, name: &'static str| Notice { pid, file_system, cgroup, name: name.as_bytes() };
+        assert_eq!(notices(&bytes).notices, [of(7, 42, "memory.max"), of(10, 45, "")]);
+        assert_eq!(notices(&bytes[..bytes.len() - 1]).notices.len(), 1);
+        assert!(!notices(&bytes).overflowed);
         let mut of_later_version = event(7, DIRECTORY_AND_NAME, KERNFS, 42, b"memory.max");
         of_later_version[4] = VERSION + 1;
-        assert_eq!(notices(&of_later_version), []);
+        assert_eq!(notices(&of_later_version), Notices::default());
+        // Without any information: `fanotify_event_metadata` alone.
+        let mut overflow = event(0, 1, 1, 0, b"")[..24].to_vec();
+        overflow[..4].copy_from_slice(&24u32.to_ne_bytes());
+        overflow[8..16].copy_from_slice(&OVERFLOW.to_ne_bytes());
+        assert_eq!(notices(&overflow), Notices { notices: Vec::new(), overflowed: true });
     }
 
     proptest! {

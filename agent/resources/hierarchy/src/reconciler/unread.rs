@@ -1,0 +1,90 @@
+//! Cgroups that a full reconcile need not read, on this machine's kernel.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::fixture::{Fixture, keep, pod};
+use crate::touched::ALL_EVERY;
+use nodewarden_machine::cgroup::control::CpuShare;
+use nodewarden_model::{ContainerNames, Identity};
+
+/// A pod and its container that were compared; `None` where the kernel does not report writes.
+fn compared(f: &Fixture) -> Option<(Reconciler, Destroyer, [String; 2])> {
+    let mut reconciler = f.reconciler();
+    if !reconciler.touched.reports() {
+        nodewarden_testing::skip("this kernel does not report writes to cgroups (before Linux 6.8)");
+        return None;
+    }
+    reconciler.setup.namer = Box::new(|identity| {
+        let mut named = (**identity).clone();
+        if let Identity::Container { names, .. } = &mut named {
+            *names = Some(ContainerNames { name: "c".into(), image: "i".into() });
+        }
+        Arc::new(named)
+    });
+    let mut destroyer = Destroyer::start(&f.manager, |_| {}).unwrap();
+    let small = pod("a", "100m");
+    let container = format!("{}/{}", f.path(&small), "c0".repeat(32));
+    reconciler.begin(keep([&small]));
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    let limits = Limits { cpu: Some(CpuShare::Shares(102)), ..Limits::default() };
+    f.manager.create(&container, &limits).unwrap();
+    // It is seen, compared, and no longer new.
+    for _ in 1..ALL_EVERY {
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    }
+    Some((reconciler, destroyer, [f.path(&small), container]))
+}
+
+fn shares(f: &Fixture, path: &str) -> Option<CpuShare> {
+    f.manager.read(path).unwrap().cpu
+}
+
+fn set(f: &Fixture, path: &str, shares: u64) -> Option<CpuShare> {
+    let limits = Limits { cpu: Some(CpuShare::Shares(shares)), ..Limits::default() };
+    f.manager.set(path, &limits).unwrap();
+    f.manager.settled(&limits).cpu
+}
+
+#[test]
+fn what_was_written_to_is_corrected_by_the_next_full_reconcile() {
+    let Some(f) = Fixture::make("written") else { return };
+    let Some((mut reconciler, mut destroyer, paths)) = compared(&f) else { return };
+    let right = paths.each_ref().map(|path| shares(&f, path));
+    for _ in 0..2 * ALL_EVERY {
+        let wrong = paths.each_ref().map(|path| set(&f, path, 500));
+        assert_ne!(wrong, right);
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+        assert_eq!(paths.each_ref().map(|path| shares(&f, path)), right);
+    }
+}
+
+#[test]
+fn what_nobody_wrote_to_is_read_by_every_fifth_full_reconcile() {
+    let Some(f) = Fixture::make("unread") else { return };
+    let Some((mut reconciler, mut destroyer, paths)) = compared(&f) else { return };
+    let right = paths.each_ref().map(|path| shares(&f, path));
+    reconciler.touched.doubt();
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    let wrong = paths.each_ref().map(|path| set(&f, path, 500));
+    // As if the kernel had not reported it.
+    reconciler.touched.forget();
+    for _ in 1..ALL_EVERY {
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+        assert_eq!(paths.each_ref().map(|path| shares(&f, path)), wrong);
+    }
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    assert_eq!(paths.each_ref().map(|path| shares(&f, path)), right);
+}
+
+#[test]
+fn a_removed_pod_cgroup_is_made_again_though_nobody_wrote_to_it() {
+    let Some(f) = Fixture::make("removed") else { return };
+    let Some((mut reconciler, mut destroyer, [path, _])) = compared(&f) else { return };
+    let right = shares(&f, &path);
+    for _ in 0..ALL_EVERY {
+        f.manager.destroy(&path, Duration::from_secs(20)).unwrap();
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+        assert_eq!(shares(&f, &path), right);
+    }
+}
