@@ -1,4 +1,4 @@
-//! What a kernel says of the fault for which it panicked: the lines of its console before the panic, in short.
+//! What a kernel says of the fault for which it panicked: the lines of its console before the panic.
 
 /// What `die` writes after the kind of each fault, with the number of faults so far (Linux:
 /// arch/x86/kernel/dumpstack.c).
