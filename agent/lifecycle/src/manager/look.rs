@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::Manager;
 use crate::act::housekeeping::LookResult;
+use crate::act::look;
 use crate::orders::Order;
 use nodewarden_manifest::Pod;
 
@@ -41,7 +42,11 @@ impl Manager {
         }
         for uid in found.changed {
             let listed = found.present.pods.get(&uid).cloned().unwrap_or_default();
-            self.order(&uid, Order::Listed(Box::new(listed)));
+            // After a start most of the list is what the workers have seen already.
+            let state = self.workers.get(&uid).and_then(|entry| entry.state.upgrade());
+            if state.is_none_or(|state| look::differs(&state.read().observed, &listed)) {
+                self.order(&uid, Order::Listed(Box::new(listed)));
+            }
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
         // A pod without a worker may be one whose record was lost and whose manifest cannot be read right
