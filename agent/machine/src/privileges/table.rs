@@ -100,7 +100,7 @@ pub const START: &[(Capability, &str)] = &[
     (CapNetAdmin, "attach them to a cgroup's network hooks"),
     (
         CapSysAdmin,
-        "switch on the kernel's statistics of programs' run times, and in mode augment have fanotify report writes to limits",
+        "switch on the kernel's statistics of programs' run times, and in modes augment and manage have fanotify report writes to cgroups",
     ),
     (CapSysResource, "raise its own limits (locked memory, open files)"),
     (CapSyslog, "see addresses in /proc/kallsyms"),
