@@ -122,7 +122,7 @@ pub struct Reconciler {
     corrections: u64,
     problems: Problems,
     evidence: FormulaEvidence,
-    /// Which cgroups somebody has written to.
+    /// Which cgroups were written to since the last full reconcile.
     touched: Touched,
     /// Containers seen in the last full reconcile: the runtime may still be setting the limits of a newer
     /// one.

@@ -1,5 +1,5 @@
-//! Which cgroups somebody has changed since they were compared last. The kernel reports it (fanotify, from
-//! Linux 6.8 on), so that a full reconcile need not read the limits of cgroups that nobody has written to.
+//! Which cgroups were written to since they were compared last, by any process. The kernel reports it
+//! (fanotify, from Linux 6.8 on), so that a full reconcile need not read the limits of the others.
 //! Every fifth one reads all nevertheless, as does one after reports were lost.
 
 use std::collections::HashSet;
@@ -46,11 +46,11 @@ const RESETS: &[u8] = b"cgroup.subtree_control";
 pub enum Compare {
     /// The limits of all cgroups.
     All,
-    /// Of those that somebody wrote to.
+    /// The limits of cgroups that were written to.
     Some(Written),
 }
 
-/// What somebody wrote to.
+/// The directories of cgroups that were written to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
     /// Directories with limits that were written, and those in which a cgroup was made.

@@ -20,7 +20,7 @@ impl Reconciler {
     }
 
     /// The limits of cgroups that may have others than they should, though the wanted ones are as before:
-    /// somebody wrote to them, they were `troubled` in the last reconcile, they do not exist everywhere, or
+    /// they were written to, they were `troubled` in the last reconcile, they do not exist everywhere, or
     /// they are no pod's, which are few.
     pub(super) fn in_doubt(&self, wanted: &Wanted, written: &Written, troubled: &BTreeSet<String>) -> ByPath {
         let parents: BTreeSet<&str> = wanted.pods.keys().filter_map(|path| parent(path)).collect();
