@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::boot::Order;
 use super::error::VmError;
+use super::machine::Emulation;
 use super::matrix;
 use super::site::Site;
 use super::verdict::Verdict;
@@ -16,20 +17,21 @@ const LIMIT: Duration = Duration::from_secs(120 * 60);
 const MEMORY_MIB: u32 = 2048;
 
 /// Runs the bench `name` in every guest of `site`; its figures are shown as they come. `virtual_time` is
-/// [`Order::virtual_time`].
+/// whether to emulate with [`Emulation::VirtualTime`].
 ///
 /// # Errors
 /// When a guest can't be booted at all.
 pub fn run(site: &Site, name: &str, arguments: &[String], virtual_time: bool) -> Result<Tally, VmError> {
     let filters = std::iter::once(name.to_owned()).chain(arguments.iter().cloned()).collect::<Vec<_>>();
     let guests = site.prepared.guests.iter();
+    let emulation = if virtual_time { Emulation::VirtualTime } else { Emulation::default() };
     let order = |guest| Order {
         task: Task::Bench,
         filters: filters.clone(),
         patience: super::PATIENCE,
         limit: LIMIT,
         memory_mib: MEMORY_MIB,
-        virtual_time,
+        emulation,
         ..Order::noop(guest)
     };
     let orders = guests.map(|guest| order(*guest)).collect::<Vec<_>>();

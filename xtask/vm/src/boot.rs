@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::error::VmError;
 use super::guest::Guest;
-use super::machine::{Console, MEMORY_MIB, Machine, Plan, Shape};
+use super::machine::{Console, Emulation, MEMORY_MIB, Machine, Plan, Shape};
 use super::oops;
 use super::prepare::Prepared;
 use super::received::{Feature, Received};
@@ -48,8 +48,8 @@ pub struct Order {
     pub memory_mib: u32,
     /// Its CPUs and NUMA nodes.
     pub shape: Shape,
-    /// See [`Plan::virtual_time`].
-    pub virtual_time: bool,
+    /// How its CPUs are emulated.
+    pub emulation: Emulation,
     /// From the start to the beginning of the job.
     pub boot_limit: Duration,
     /// From the start to the end.
@@ -73,7 +73,7 @@ impl Order {
             agent: None,
             memory_mib: MEMORY_MIB,
             shape: Shape::Small,
-            virtual_time: false,
+            emulation: Emulation::default(),
             // Two seconds on an idle machine, and with systemd ten times as long.
             boot_limit: Duration::from_secs(240),
             limit: Duration::from_secs(300),
@@ -137,7 +137,7 @@ pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, 
         scratch: Some(&site.prepared.scratch),
         memory_mib: order.memory_mib,
         shape: order.shape,
-        virtual_time: order.virtual_time,
+        emulation: order.emulation,
         console: Console::File(&console),
     };
     let (received, exit, timed_out) = attend(&plan, order, show)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::VmError;
 use super::guest::Guest;
 use super::initramfs::{self, PROFILE};
-use super::machine::{Console, MEMORY_MIB, Plan, Shape};
+use super::machine::{Console, Emulation, MEMORY_MIB, Plan, Shape};
 use super::site::Site;
 use super::{PATIENCE, assets::Family};
 use nodewarden_guest_job::{BootPlan, CONSOLE, Fault, GUESTS, Job, Layout as CgroupLayout, NODE, ROOT, Task};
@@ -76,7 +76,7 @@ fn boot_plan(site: &Site) -> Result<BootPlan, VmError> {
         scratch: Some(&site.prepared.scratch),
         memory_mib: MEMORY_MIB,
         shape: Shape::Small,
-        virtual_time: false,
+        emulation: Emulation::default(),
         console: Console::File(Path::new(CONSOLE)),
     };
     let command = plan.command();

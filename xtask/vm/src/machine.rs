@@ -47,12 +47,39 @@ pub struct Plan<'a> {
     pub memory_mib: u32,
     /// Its CPUs and NUMA nodes.
     pub shape: Shape,
-    /// Whether its clock counts its instructions, a nanosecond each, while it works, instead of this
-    /// machine's time: what it measures is then that of a slow machine of its own, however slow or busy this
-    /// one is.
-    pub virtual_time: bool,
+    /// How its CPUs are emulated.
+    pub emulation: Emulation,
     /// Where the first serial port goes.
     pub console: Console<'a>,
+}
+
+/// How QEMU emulates a guest's CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Emulation {
+    /// All CPUs in one thread. With a thread for each, a CPU sometimes runs a breakpoint that the kernel has
+    /// taken away again while it changed its own code (tracepoints and program statistics that are turned
+    /// on), and panics with `int3`.
+    #[default]
+    OneThread,
+    /// A thread for each CPU: a quarter quicker where this machine has nothing else to do. For guests that
+    /// attach no kernel programs.
+    ThreadPerCpu,
+    /// As [`Emulation::OneThread`], and the guest's clock counts its instructions, a nanosecond each, while
+    /// it works, instead of this machine's time: what it measures is then that of a slow machine of its own,
+    /// however slow or busy this one is. An idle guest's clock follows this machine's (QEMU:
+    /// docs/devel/tcg-icount.rst).
+    VirtualTime,
+}
+
+impl Emulation {
+    /// The value of QEMU's `-accel`, and options that belong to it.
+    fn accelerator(self) -> &'static str {
+        match self {
+            Self::OneThread => "tcg,thread=single",
+            Self::ThreadPerCpu => "tcg,thread=multi",
+            Self::VirtualTime => "tcg,thread=single -icount shift=0,sleep=on",
+        }
+    }
 }
 
 /// The CPUs of a guest, and its NUMA nodes.
@@ -96,17 +123,10 @@ impl Plan<'_> {
     /// QEMU's arguments, without those that it always has.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::<OsString>::new();
-        // One thread for all CPUs: with one for each, a CPU sometimes runs a breakpoint that the kernel has
-        // taken away again while it changed its own code (tracepoints and program statistics that are
-        // turned on), and panics with `int3`. With `icount` both CPUs' instructions count, and an idle
-        // machine's clock follows this one's (QEMU: docs/devel/tcg-icount.rst).
-        let accelerator = match self.virtual_time {
-            true => "tcg,thread=single -icount shift=0,sleep=on",
-            false => "tcg,thread=single",
-        };
         let machine = format!(
-            "-accel {accelerator} -cpu Nehalem -M q35 {} -m {} -nodefaults -no-user-config \
+            "-accel {} -cpu Nehalem -M q35 {} -m {} -nodefaults -no-user-config \
              -display none -no-reboot",
+            self.emulation.accelerator(),
             self.shape.arguments(self.memory_mib),
             self.memory_mib
         );
@@ -245,10 +265,10 @@ mod tests {
     use super::*;
 
     fn arguments(console: Console, root: Option<&Path>) -> String {
-        with_time(console, root, false)
+        emulated(console, root, Emulation::default())
     }
 
-    fn with_time(console: Console, root: Option<&Path>, virtual_time: bool) -> String {
+    fn emulated(console: Console, root: Option<&Path>, emulation: Emulation) -> String {
         let qemu = Qemu { folder: "/q".into(), version: "1".into() };
         let plan = Plan {
             qemu: &qemu,
@@ -259,7 +279,7 @@ mod tests {
             scratch: Some(Path::new("/a,b")),
             memory_mib: 2048,
             shape: Shape::Small,
-            virtual_time,
+            emulation,
             console,
         };
         plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -279,13 +299,12 @@ mod tests {
 
     #[test]
     fn virtual_time_counts_instructions() {
-        let line = |virtual_time| with_time(Console::File(Path::new("/c")), None, virtual_time);
-        assert!(
-            line(true).contains("-accel tcg,thread=single -icount shift=0,sleep=on -cpu"),
-            "{}",
-            line(true)
-        );
-        assert!(!line(false).contains("-icount"), "{}", line(false));
+        let line = |emulation| emulated(Console::File(Path::new("/c")), None, emulation);
+        let counted = line(Emulation::VirtualTime);
+        assert!(counted.contains("-accel tcg,thread=single -icount shift=0,sleep=on -cpu"), "{counted}");
+        for emulation in [Emulation::OneThread, Emulation::ThreadPerCpu] {
+            assert!(!line(emulation).contains("-icount"), "{emulation:?}");
+        }
     }
 
     #[test]
@@ -315,7 +334,7 @@ mod tests {
             scratch: None,
             memory_mib: 1024,
             shape: Shape::Small,
-            virtual_time: false,
+            emulation: Emulation::default(),
             console: Console::File(Path::new("/c")),
         };
         let line = plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

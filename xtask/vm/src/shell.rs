@@ -4,7 +4,7 @@ use super::boot::root_disk;
 use super::error::VmError;
 use super::guest::Guest;
 use super::initramfs;
-use super::machine::{Console, MEMORY_MIB, Plan, Shape};
+use super::machine::{Console, Emulation, MEMORY_MIB, Plan, Shape};
 use super::site::Site;
 use nodewarden_guest_job::{Fault, Job, Layout, Task};
 
@@ -32,7 +32,7 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         root: root_disk(guest, &site.prepared),
         node: None,
         scratch: Some(&site.prepared.scratch),
-        virtual_time: false,
+        emulation: Emulation::default(),
         memory_mib: MEMORY_MIB,
         shape: Shape::Small,
         console: Console::Terminal { results: &results },

@@ -53,7 +53,7 @@ pub fn load(files: &[PathBuf], wanted: &[&str]) -> Result<Vec<Module>, AssetErro
         let Some(path) = paths.get(name) else { return Ok(None) };
         let data = files::read(path)?;
         let module = |source| AssetError::Module { path: path.to_path_buf(), source };
-        let data = decompress(path, data).map_err(module)?;
+        let data = unsigned(decompress(path, data).map_err(module)?);
         let dependencies = dependencies(&data).map_err(module)?;
         loaded.insert(name.to_owned(), data);
         Ok::<_, AssetError>(Some(dependencies))
@@ -74,6 +74,22 @@ fn decompress(path: &Path, data: Vec<u8>) -> Result<Vec<u8>, ModuleError> {
     }
     let format = Format::of(&data).ok_or(ModuleError::Format)?;
     format.unpack(&data).map_err(ModuleError::Unpack)
+}
+
+/// What ends a signed module; before it are 12 bytes whose last four are the length of the signature before
+/// them, big-endian (Linux: `module_signature.h`).
+const SIGNED: &[u8] = b"~Module signature appended~\n";
+const SIGNATURE_FACTS: usize = 12;
+
+/// The module without its signature, which an emulated machine takes a tenth of its boot to check.
+fn unsigned(mut module: Vec<u8>) -> Vec<u8> {
+    let content = module.strip_suffix(SIGNED).and_then(|rest| {
+        let (_, length) = rest.split_last_chunk::<4>()?;
+        let signature = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        rest.len().checked_sub(SIGNATURE_FACTS)?.checked_sub(signature)
+    });
+    module.truncate(content.unwrap_or(module.len()));
+    module
 }
 
 /// What a module must be loaded after.
@@ -126,6 +142,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_signature_is_taken_off() {
+        let signed = |length: u32| {
+            let facts = [&[0, 0, 2, 0, 0, 0, 0, 0][..], &length.to_be_bytes()].concat();
+            [b"\x7fELF module", &b"signature"[..], &facts, SIGNED].concat()
+        };
+        for (module, content) in [
+            (signed(9), &b"\x7fELF module"[..]),
+            // A length that cannot be is left for the kernel to refuse.
+            (signed(22), &signed(22)),
+            (b"\x7fELF module".to_vec(), b"\x7fELF module"),
+            (SIGNED.to_vec(), SIGNED),
+        ] {
+            assert_eq!(unsigned(module), content);
+        }
+    }
 
     fn ordered(wanted: &[&str], known: &[(&str, &[&str])]) -> Vec<String> {
         let read = |name: &str| {
