@@ -7,6 +7,7 @@ use std::process::Command;
 
 use thiserror::Error;
 
+use crate::kernel_object::without_debug_information;
 use crate::setup::{self, Purpose, SetupError};
 use xtask_common::layout::{Layout, Profile};
 use xtask_common::process::{self, CommandError};
@@ -92,9 +93,18 @@ pub fn kernel_programs(layout: &Layout, quiet: bool) -> Result<(), BuildError> {
     let mut cargo = kernel_cargo(layout, "build");
     say_less(&mut cargo, quiet);
     process::show(&mut cargo)?;
-    let built = layout.ebpf_target().join(KERNEL_OBJECT);
-    let object = layout.ebpf_object();
-    copy_if_changed(&built, &object).map_err(|source| BuildError::Object { path: object, source })
+    carry(&layout.ebpf_target().join(KERNEL_OBJECT), &layout.ebpf_object())
+}
+
+/// Writes to `object` what the agent carries of the kernel programs that were built.
+///
+/// # Errors
+/// When what was built is no ELF file or can't be copied.
+pub fn carry(built: &Path, object: &Path) -> Result<(), BuildError> {
+    let fail = |source| BuildError::Object { path: object.to_owned(), source };
+    let file = fs::read(built).map_err(fail)?;
+    let small = without_debug_information(&file).map_err(|error| fail(io::Error::other(error)))?;
+    write_if_changed(&small, object).map_err(fail)
 }
 
 /// `cargo SUBCOMMAND` for the kernel programs and their target.
@@ -158,9 +168,8 @@ fn say_less(cargo: &mut Command, quiet: bool) {
     }
 }
 
-/// Leaves an equal copy alone, so that its time stamp does not make cargo build the agent again.
-fn copy_if_changed(from: &Path, to: &Path) -> io::Result<()> {
-    let new = fs::read(from)?;
+/// Leaves an equal file alone, so that its time stamp does not make cargo build the agent again.
+fn write_if_changed(new: &[u8], to: &Path) -> io::Result<()> {
     if fs::read(to).is_ok_and(|old| old == new) {
         return Ok(());
     }
@@ -176,14 +185,12 @@ mod tests {
     #[test]
     fn an_equal_object_keeps_its_time_stamp() {
         let temp = tempfile::tempdir().unwrap();
-        let (from, to) = (temp.path().join("a"), temp.path().join("b.o"));
-        fs::write(&from, "one").unwrap();
-        copy_if_changed(&from, &to).unwrap();
+        let to = temp.path().join("b.o");
+        write_if_changed(b"one", &to).unwrap();
         let before = fs::metadata(&to).unwrap().modified().unwrap();
-        copy_if_changed(&from, &to).unwrap();
+        write_if_changed(b"one", &to).unwrap();
         assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), before);
-        fs::write(&from, "two").unwrap();
-        copy_if_changed(&from, &to).unwrap();
+        write_if_changed(b"two", &to).unwrap();
         assert_eq!(fs::read_to_string(&to).unwrap(), "two");
     }
 

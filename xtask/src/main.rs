@@ -10,6 +10,7 @@ mod build;
 mod comments;
 mod dist;
 mod fuzz;
+mod kernel_object;
 mod layers;
 mod pictures;
 mod run;

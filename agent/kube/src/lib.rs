@@ -4,6 +4,7 @@
 
 #![deny(missing_docs)]
 
+mod by_value;
 pub mod connection;
 pub mod credentials;
 mod error;

@@ -19,11 +19,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::node::v1::RuntimeClass;
-use kube::Api;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::Connection;
+use crate::by_value::Api;
 use nodewarden_config::ChangeDetection;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::objects::{
@@ -116,7 +116,7 @@ impl Objects for ApiObjects {
         let volume = claims::volume_of(&found, owner).map_err(fail)?;
         let volumes: Api<v1::PersistentVolume> = Api::all(self.connection.client());
         let volume = read(ObjectKind::PersistentVolume, &volume, volumes.get(&volume)).await?;
-        claims::bound(&found, volume).map_err(fail)
+        claims::bound(&found, volume.0).map_err(fail)
     }
 
     async fn runtime_handler(&self, class: &str) -> Result<String, ObjectError> {
@@ -126,14 +126,14 @@ impl Objects for ApiObjects {
         let classes: Api<RuntimeClass> = Api::all(self.connection.client());
         let found = read(ObjectKind::RuntimeClass, class, classes.get(class)).await?;
         self.handlers.lock().insert(class.to_owned(), found.handler.clone());
-        Ok(found.handler)
+        Ok(found.0.handler)
     }
 
     async fn node_labels(&self) -> Result<BTreeMap<String, String>, ObjectError> {
         let node = self.connection.node();
         let nodes: Api<v1::Node> = Api::all(self.connection.client());
         let found = read(ObjectKind::Node, node, nodes.get(node)).await?;
-        Ok(found.metadata.labels.unwrap_or_default())
+        Ok(found.0.metadata.labels.unwrap_or_default())
     }
 }
 

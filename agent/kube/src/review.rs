@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1 as access;
-use kube::Api;
 use kube::api::PostParams;
 
 use crate::Connection;
+use crate::by_value::{Api, ByValue};
 
 /// How long a review may take, all attempts together.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -121,11 +121,12 @@ impl Reviewer {
             + serde::Serialize
             + serde::de::DeserializeOwned,
     {
+        let object = ByValue(object.clone());
         let attempts = async {
             let mut pauses = PAUSES.iter();
             loop {
                 let api = Api::<K>::all(self.connection.client());
-                match api.create(&PostParams::default(), object).await {
+                match api.create(&PostParams::default(), &object).await {
                     Err(error) if is_passing(&error) => match pauses.next() {
                         Some(pause) => tokio::time::sleep(*pause).await,
                         None => return Err(error),
@@ -135,9 +136,9 @@ impl Reviewer {
             }
         };
         match tokio::time::timeout(LIMIT, attempts).await {
-            Ok(answered) => {
-                answered.map_err(|source| ReviewError::Request { review, source: Box::new(source) })
-            }
+            Ok(answered) => answered
+                .map(|made| made.0)
+                .map_err(|source| ReviewError::Request { review, source: Box::new(source) }),
             Err(_) => Err(ReviewError::Late { review }),
         }
     }

@@ -116,9 +116,17 @@ impl Purpose {
     ///
     /// # Errors
     /// The work panicked, or the runtime ends.
-    pub async fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, JoinError>> + Send {
+        self.run_boxed(Box::new(work))
+    }
+
+    /// The same with one type for all work with this result: the async runtime has code for each type.
+    async fn run_boxed<T: Send + 'static>(
+        &'static self,
+        work: Box<dyn FnOnce() -> T + Send>,
     ) -> Result<T, JoinError> {
         let permit = self.permit().await;
         tokio::task::spawn_blocking(move || {
@@ -131,6 +139,7 @@ impl Purpose {
     /// Starts `work` on a blocking thread of `runtime`, as soon as one of this purpose is free, and does not
     /// wait for it.
     pub fn start(&'static self, runtime: &Handle, work: impl FnOnce() + Send + 'static) {
+        let work: Box<dyn FnOnce() + Send> = Box::new(work);
         match self.free.try_acquire() {
             Ok(permit) => begin(runtime, permit, work),
             Err(_) => {

@@ -190,7 +190,7 @@ impl Part {
 
     /// `task` as the part, which works whenever it is polled and waits in between: it stands still when it
     /// blocks its thread.
-    pub fn task<F: Future<Output = ()> + Send>(self, task: F) -> impl Future<Output = ()> + Send {
+    pub fn task<'t>(self, task: impl Future<Output = ()> + Send + 't) -> Task<'t> {
         self.fallible_task(async move {
             task.await;
             Ok(())
@@ -198,19 +198,16 @@ impl Part {
     }
 
     /// The same for a task that may fail, which it logs itself: then the part has ended by itself.
-    pub fn fallible_task<F>(self, task: F) -> impl Future<Output = ()> + Send
-    where
-        F: Future<Output = Result<(), Failed>> + Send,
-    {
+    pub fn fallible_task<'t>(self, task: impl Future<Output = Result<(), Failed>> + Send + 't) -> Task<'t> {
         Task { task: Some(Box::pin(task)), part: Some(self), polled: true }
     }
 
     /// What `task` returns as the part. It reports its progress itself, and so also stands still when it
     /// waits for something that never comes.
-    pub fn task_with<F: Future<Output = ()> + Send>(
+    pub fn task_with<'t, F: Future<Output = ()> + Send + 't>(
         self,
         task: impl FnOnce(Pulse) -> F,
-    ) -> impl Future<Output = ()> + Send {
+    ) -> Task<'t> {
         let task = task(self.pulse.clone());
         let task = async move {
             task.await;
@@ -249,15 +246,15 @@ impl Drop for Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed;
 
-/// A task that is a part.
-struct Task<F> {
-    task: Option<Pin<Box<F>>>,
+/// A task that is a part: one type for all of them, so that the async runtime has one code for all.
+pub struct Task<'t> {
+    task: Option<Pin<Box<dyn Future<Output = Result<(), Failed>> + Send + 't>>>,
     part: Option<Part>,
     /// Polling is progress.
     polled: bool,
 }
 
-impl<F: Future<Output = Result<(), Failed>>> Future for Task<F> {
+impl Future for Task<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -279,7 +276,7 @@ impl<F: Future<Output = Result<(), Failed>>> Future for Task<F> {
     }
 }
 
-impl<F> Drop for Task<F> {
+impl Drop for Task<'_> {
     fn drop(&mut self) {
         // What it holds is dropped while it still counts as running.
         self.task = None;

@@ -33,6 +33,8 @@ pub fn binary(layout: &Layout, release: &Release) -> Result<Vec<u8>, DistRunErro
     let target = layout.dist().join("ebpf");
     let mut kernel = build::kernel_cargo_with(layout, "build", &target, &paths.compiler_flags());
     process::follow(kernel.arg("--locked"), |line| progress.tick(line))?;
+    let object = target.join("nodewarden-ebpf.o");
+    build::carry(&target.join(KERNEL_OBJECT), &object)?;
     progress.end_timed();
 
     let mut progress = step(2, "binary", "compiling as a whole, about 15 minutes");
@@ -46,7 +48,7 @@ pub fn binary(layout: &Layout, release: &Release) -> Result<Vec<u8>, DistRunErro
         .arg(&paths.build)
         .env("CARGO_ENCODED_RUSTFLAGS", build::encoded(flags.iter().map(String::as_str)))
         .env(format!("CFLAGS_{}", TARGET.replace('-', "_")), c_flags.collect::<Vec<_>>().join(" "))
-        .env("NODEWARDEN_EBPF_OBJECT", target.join(KERNEL_OBJECT))
+        .env("NODEWARDEN_EBPF_OBJECT", object)
         .env("SOURCE_DATE_EPOCH", release.time.to_string())
         // How many digits of a commit git shows depends on how many objects the clone has.
         .envs([("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "core.abbrev"), ("GIT_CONFIG_VALUE_0", "12")])

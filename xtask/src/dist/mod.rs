@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::build::BuildError;
 use crate::setup::{self, Purpose, SetupError};
 use made::Made;
 use nodewarden_dist::DistError;
@@ -49,6 +50,9 @@ pub enum DistRunError {
     /// Something it needs could not be installed.
     #[error(transparent)]
     Setup(#[from] SetupError),
+    /// The kernel programs can't be carried.
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// A program failed.
     #[error(transparent)]
     Command(#[from] CommandError),

@@ -6,12 +6,13 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, PostParams};
+use kube::api::PostParams;
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Connection;
+use crate::by_value::{Api, ByValue};
 
 /// How long a request waits for its certificate (kubelet `certificateWaitTimeout`).
 const LONGEST: Duration = Duration::from_secs(15 * 60);
@@ -168,8 +169,8 @@ pub async fn certificate(
 ) -> Result<String, RequestError> {
     let name = request.metadata.name.clone().unwrap_or_default();
     let api = || Api::<CertificateSigningRequest>::all(connection.client());
-    let begun = Instant::now();
-    let mut found = match call("create", &name, api().create(&PostParams::default(), request)).await {
+    let (begun, request) = (Instant::now(), ByValue(request.clone()));
+    let mut found = match call("create", &name, api().create(&PostParams::default(), &request)).await {
         Err(RequestError::Call { source, .. }) if is_conflict(&source) => {
             call("get", &name, api().get(&name)).await?
         }
@@ -197,13 +198,13 @@ fn is_conflict(error: &kube::Error) -> bool {
 async fn call(
     call: &'static str,
     name: &str,
-    answer: impl Future<Output = Result<CertificateSigningRequest, kube::Error>>,
+    answer: impl Future<Output = Result<ByValue<CertificateSigningRequest>, kube::Error>>,
 ) -> Result<CertificateSigningRequest, RequestError> {
     let name = || name.to_owned();
     match timeout(CALL, answer).await {
         Err(_) => Err(RequestError::NoAnswer { call, name: name() }),
         Ok(Err(source)) => Err(RequestError::Call { call, name: name(), source: Box::new(source) }),
-        Ok(Ok(found)) => Ok(found),
+        Ok(Ok(found)) => Ok(found.0),
     }
 }
 

@@ -19,6 +19,7 @@ use super::reason::{of_the_node, published};
 use super::sent::{Beginning, Position, Sent};
 use super::{Events, Involved, Occurrence};
 use crate::Connection;
+use crate::by_value::{self, ByValue};
 use crate::status::answer::{Answer, of_error};
 use nodewarden_tasks::rate::Rate;
 
@@ -229,9 +230,9 @@ struct Api {
 
 async fn write(api: &Api, entry: &Entry, new: bool) -> Result<(), kube::Error> {
     let Api { connection, component } = api;
-    let events: kube::Api<v1::Event> = kube::Api::namespaced(connection.client(), namespace(entry));
+    let events: by_value::Api<v1::Event> = by_value::Api::namespaced(connection.client(), namespace(entry));
     if new {
-        events.create(&PostParams::default(), &object(entry, component, connection.node())).await?;
+        events.create(&PostParams::default(), &ByValue(object(entry, component, connection.node()))).await?;
     } else {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch(entry)));
         events.patch(&entry.name, &params, &patch).await?;

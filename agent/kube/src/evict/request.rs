@@ -4,7 +4,6 @@ use std::future::Future;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -12,6 +11,7 @@ use tokio::time::timeout;
 use super::decide::{self, Way};
 use super::record::Killed;
 use crate::Connection;
+use crate::by_value::Api;
 use crate::status::answer::{Answer, of_error};
 
 /// How long a request may take.
@@ -59,7 +59,7 @@ pub async fn kubelet_version(connection: &Connection) -> Result<Option<String>, 
     let nodes: Api<v1::Node> = Api::all(connection.client());
     match timeout(ANSWER, nodes.get(connection.node())).await {
         Ok(Ok(node)) => {
-            let info = node.status.and_then(|status| status.node_info);
+            let info = node.0.status.and_then(|status| status.node_info);
             Ok(info.map(|info| info.kubelet_version).filter(|version| !version.is_empty()))
         }
         Ok(Err(error)) => match of_error(&error) {

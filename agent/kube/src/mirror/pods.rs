@@ -8,7 +8,6 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1;
-use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use nodewarden_model::PodView;
 use nodewarden_pods::status::PodStatusCache;
@@ -17,6 +16,7 @@ use tracing::{info, warn};
 use super::decide::{Action, Wanted, decide};
 use super::object::object;
 use crate::Connection;
+use crate::by_value::{Api, ByValue};
 use crate::known_pods::{KnownPod, KnownPods, PodKey};
 use crate::pod_object::NodeFacts;
 use crate::status::NodeFactsSource;
@@ -198,7 +198,7 @@ async fn create(client: kube::Client, view: Arc<PodView>, facts: NodeFacts, know
     // The owner is named by its uid, and a node object that was deleted by hand comes back with another one.
     let node = Api::<v1::Node>::all(client.clone()).get(&facts.name).await;
     let uid = match node {
-        Ok(node) => node.metadata.uid.unwrap_or_default(),
+        Ok(node) => node.0.metadata.uid.unwrap_or_default(),
         Err(error) => {
             return match of_error(&error) {
                 Answer::Gone => Outcome::Later(UNSURE),
@@ -207,7 +207,7 @@ async fn create(client: kube::Client, view: Arc<PodView>, facts: NodeFacts, know
         }
     };
     let api: Api<v1::Pod> = Api::namespaced(client, &key.namespace);
-    match api.create(&PostParams::default(), &object(&view, &facts, &uid)).await {
+    match api.create(&PostParams::default(), &ByValue(object(&view, &facts, &uid))).await {
         Ok(made) => {
             info!(pod = %key, "made the mirror pod");
             if known.get(&key).is_none() {

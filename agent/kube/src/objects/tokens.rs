@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1 as authentication;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
 use kube::api::PostParams;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -17,6 +16,7 @@ use tracing::warn;
 use super::follow::random;
 use super::{READ_LIMIT, words};
 use crate::Connection;
+use crate::by_value::{Api, ByValue};
 use nodewarden_pods::objects::{ObjectError, TokenRequest};
 use nodewarden_tasks::parts;
 
@@ -99,7 +99,7 @@ impl Tokens {
 
     async fn request(&self, request: &TokenRequest) -> Result<Token, String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.connection.client(), &request.namespace);
-        let asked = authentication::TokenRequest {
+        let asked = ByValue(authentication::TokenRequest {
             spec: authentication::TokenRequestSpec {
                 audiences: Some(&request.audience)
                     .filter(|audience| !audience.is_empty())
@@ -115,12 +115,13 @@ impl Tokens {
                 expiration_seconds: Some(request.expiration_seconds),
             },
             ..Default::default()
-        };
+        });
         let post = PostParams::default();
-        let making = accounts.create_token_request(&request.account, &post, &asked);
+        let making = accounts.create_subresource("token", &request.account, &post, &asked);
         let made = tokio::time::timeout(READ_LIMIT, making).await;
         let made = made.map_err(|_| format!("no answer within {} s", READ_LIMIT.as_secs()))?;
-        let made = made.map_err(|error| words(&error))?;
+        let made: ByValue<authentication::TokenRequest> = made.map_err(|error| words(&error))?;
+        let made = made.0;
         let status = made.status.ok_or("the API server sent no token")?;
         // By the life that the API server gave it, from now on: its clock may differ.
         let asked = u64::try_from(made.spec.expiration_seconds.unwrap_or(request.expiration_seconds));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1;
-use nodewarden_manifest::Pod;
+use nodewarden_manifest::{Pod, of_value};
 use nodewarden_model::{ApiState, PodPhase, ReadinessGate};
 use nodewarden_pods::source::Over;
 use serde_json::Value;
@@ -59,7 +59,7 @@ pub fn decode(mut value: Value) -> Result<(SeenPod, Option<KnownPod>), NoPod> {
         metadata.remove("managedFields");
     }
     let refused = |message| Refused { reason: INVALID, message };
-    match serde_json::from_value::<v1::Pod>(value) {
+    match of_value::<v1::Pod>(value) {
         Err(error) => Ok((head.into_seen(Err(refused(error.to_string()))), None)),
         Ok(pod) => {
             let known = KnownPod::of(&pod);

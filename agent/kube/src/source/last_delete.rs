@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1;
-use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use nodewarden_model::{PodPhase, PodView};
 use nodewarden_pods::status::PodStatusCache;
@@ -20,6 +19,7 @@ use tracing::{debug, warn};
 
 use super::follow::Gone;
 use super::pace::Pace;
+use crate::by_value::Api;
 use crate::known_pods::PodKey;
 use crate::{Connection, KnownPods};
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
+use serde_json::Value;
 
-use nodewarden_manifest::{Pod, PodKind, Problem};
+use nodewarden_manifest::{Pod, PodKind, Problem, of_value};
 
 /// Metadata and spec of a pod as Kubernetes writes them. Cloning shares both.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +56,8 @@ impl Serialize for Manifest {
 
 impl<'de> Deserialize<'de> for Manifest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let v1::Pod { metadata, spec, .. } = v1::Pod::deserialize(deserializer)?;
+        let pod = of_value::<v1::Pod>(Value::deserialize(deserializer)?);
+        let v1::Pod { metadata, spec, .. } = pod.map_err(D::Error::custom)?;
         Ok(Self { metadata: Arc::new(metadata), spec: Arc::new(spec.unwrap_or_default()) })
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::Api;
 use nodewarden_tasks::parts::Pulse;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::{CALL, NodeSync};
+use crate::by_value::Api;
 use crate::credentials::AGAIN;
 use crate::lease::NAMESPACE;
 use crate::lease::claim::{Claim, Claimant, Seen, claim};
@@ -77,13 +77,13 @@ impl NodeSync {
     async fn look(&self) -> Result<(Option<Lease>, bool), String> {
         let connection = &self.deps.connection;
         let leases = Api::<Lease>::namespaced(connection.client(), NAMESPACE);
-        let lease = answer(leases.get_opt(connection.node())).await?;
+        let lease = answer(leases.get_opt(connection.node())).await?.map(|lease| lease.0);
         let kubelets = lease.as_ref().is_some_and(|lease| Seen::of(lease).identity.is_none());
         if !kubelets {
             return Ok((lease, false));
         }
         let node = answer(Api::<Node>::all(connection.client()).get_opt(connection.node())).await?;
-        let info = node.and_then(|node| node.status).and_then(|status| status.node_info);
+        let info = node.and_then(|node| node.0.status).and_then(|status| status.node_info);
         let boot = &self.deps.facts.system.boot_id;
         Ok((lease, info.is_some_and(|info| info.boot_id == *boot && !boot.is_empty())))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, PostParams};
+use kube::api::PostParams;
 use nodewarden_model::backoff::Backoff;
 use nodewarden_tasks::parts::Pulse;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::super::watch::Seen;
 use super::{CALL, NodeSync};
+use crate::by_value::{Api, ByValue};
 use crate::lease::{NAMESPACE, renew_interval, renewed};
 
 /// The waits after failures, at most the interval of renewals (kubelet: 200 ms to 7 s).
@@ -65,6 +66,7 @@ impl NodeSync {
         };
         let name = connection.node();
         let lease = renewed(known, name, &deps.identity, node.as_deref(), deps.lease, Timestamp::now());
+        let lease = ByValue(lease);
         let api = Api::<Lease>::namespaced(connection.client(), NAMESPACE);
         let params = PostParams::default();
         let written = timeout(CALL, async {
@@ -74,7 +76,7 @@ impl NodeSync {
             }
         });
         match written.await {
-            Ok(Ok(lease)) => Ok(Lease { metadata: slim(lease.metadata), ..lease }),
+            Ok(Ok(ByValue(lease))) => Ok(Lease { metadata: slim(lease.metadata), ..lease }),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) && known.is_some() => {
                 Err(Failure::Stale)
             }

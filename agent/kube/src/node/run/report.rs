@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use nodewarden_tasks::parts::Pulse;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -19,6 +19,7 @@ use super::super::status::desired;
 use super::super::watch::Seen;
 use super::NodeSync;
 use super::claim::answer;
+use crate::by_value::{Api, ByValue};
 use crate::credentials::AGAIN;
 
 /// How often the status is computed until the node is ready for the first time, and for how long.
@@ -102,12 +103,12 @@ impl NodeSync {
         let status = desired(facts, readings, &NodeStatus::default(), Timestamp::now());
         let node = Node { status: Some(status.clone()), ..initial(facts) };
         let api = Api::<Node>::all(self.deps.connection.client());
-        match timeout(super::CALL, api.create(&PostParams::default(), &node)).await {
+        match timeout(super::CALL, api.create(&PostParams::default(), &ByValue(node))).await {
             Err(_) => Err(format!("no answer within {} s", super::CALL.as_secs())),
             // The watch will show it.
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 let node = answer(api.get(&facts.name)).await?;
-                self.show(node);
+                self.show(node.0);
                 Ok(())
             }
             Ok(Err(error)) => Err(error.to_string()),
@@ -117,7 +118,7 @@ impl NodeSync {
                 progress.reported = Some(Instant::now());
                 progress.was_ready |= is_ready(&status);
                 self.report_changes(&NodeStatus::default(), &status);
-                self.show(node);
+                self.show(node.0);
                 Ok(())
             }
         }
@@ -149,7 +150,7 @@ impl NodeSync {
         progress.reported = Some(Instant::now());
         progress.was_ready |= is_ready(&now);
         self.report_changes(known, &now);
-        self.show(written);
+        self.show(written.0);
         Ok(())
     }
 
