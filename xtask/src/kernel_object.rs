@@ -1,5 +1,5 @@
-//! The kernel programs as the agent carries them: without the compiler's debug information, which is four fifths
-//! of the file. The types and source lines that the kernel shows (`.BTF`, `.BTF.ext`) stay.
+//! The kernel programs as the agent carries them: without the compiler's debug information, which is four
+//! fifths of the file. The types and source lines that the kernel shows (`.BTF`, `.BTF.ext`) stay.
 
 use object::build::elf::{Builder, SectionData};
 use object::elf;

@@ -86,7 +86,9 @@ fn serve(context: Context<'_>, source: Arc<PodResourceList>, stopped: oneshot::R
 }
 
 /// The server as a part of the agent, which ends with it unless it was asked to end.
-fn part<E: Display>(serving: impl Future<Output = Result<(), E>> + Send + 'static) -> impl Future<Output = ()> + Send {
+fn part<E: Display>(
+    serving: impl Future<Output = Result<(), E>> + Send + 'static,
+) -> impl Future<Output = ()> + Send {
     parts::register(POD_RESOURCES, LIMIT).fallible_task(async move {
         serving.await.map_err(|error| {
             warn!("{error}: PodResources are no longer served");

@@ -246,9 +246,12 @@ impl Drop for Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed;
 
+/// What a task does.
+type Work<'t> = Pin<Box<dyn Future<Output = Result<(), Failed>> + Send + 't>>;
+
 /// A task that is a part: one type for all of them, so that the async runtime has one code for all.
 pub struct Task<'t> {
-    task: Option<Pin<Box<dyn Future<Output = Result<(), Failed>> + Send + 't>>>,
+    task: Option<Work<'t>>,
     part: Option<Part>,
     /// Polling is progress.
     polled: bool,
