@@ -181,6 +181,11 @@ impl Config {
         self.state_dir.join("records")
     }
 
+    /// Directory with a file for each pod in whose work the agent panicked.
+    pub fn faults_dir(&self) -> PathBuf {
+        self.state_dir.join("faults")
+    }
+
     /// Directory of the seccomp profiles that `localhostProfile` names (the kubelet's `<root-dir>/seccomp`).
     pub fn seccomp_dir(&self) -> PathBuf {
         self.root_dir().join("seccomp")

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
 use tracing::info;
 
+use crate::faults::Faults;
 use crate::pulls::Pulls;
 use crate::pulls::verified::Verifier;
 use crate::record::store::Store;
@@ -60,6 +61,8 @@ pub struct Environment {
     /// Which sandboxes and containers are this agent's.
     pub ownership: Ownership,
     pub store: Arc<Store>,
+    /// Pods in whose work the agent panicked.
+    pub faults: Arc<Faults>,
     /// Pods' directories.
     pub pods_dir: PathBuf,
     /// Pods' directories that cannot be removed.

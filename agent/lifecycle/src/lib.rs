@@ -7,19 +7,21 @@
 //! 2. `decide`: pure functions. Which pods start, stay, are resized or end (`decide::identity`); what is next
 //!    for one pod (`decide::plan`); how it is shown (`decide::phase`).
 //! 3. `orders`: what a worker can be ordered to do, and what it reports.
-//! 4. `set_aside`: directories of ended pods that cannot be removed.
-//! 5. `environment`: clients, settings and limits that all workers share.
-//! 6. `state`: the state of one pod. It has one owner, `state::PodState`.
-//! 7. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
-//! 8. `worker`: one pod's loop: take orders, decide, act, wait.
-//! 9. `manager`: gives every pod its worker, and looks after what belongs to no pod.
-//! 10. `start`: builds all of it from the configuration and what an earlier agent left.
+//! 4. `faults`: pods in whose work the agent panicked, whose workers wait.
+//! 5. `set_aside`: directories of ended pods that cannot be removed.
+//! 6. `environment`: clients, settings and limits that all workers share.
+//! 7. `state`: the state of one pod. It has one owner, `state::PodState`.
+//! 8. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
+//! 9. `worker`: one pod's loop: take orders, decide, act, wait.
+//! 10. `manager`: gives every pod its worker, and looks after what belongs to no pod.
+//! 11. `start`: builds all of it from the configuration and what an earlier agent left.
 
 #![deny(missing_docs)]
 
 mod act;
 mod decide;
 mod environment;
+mod faults;
 #[cfg(test)]
 mod fixture;
 #[cfg(feature = "fuzzing")]

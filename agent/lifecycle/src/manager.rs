@@ -24,6 +24,7 @@ use crate::decide::identity::Running;
 use crate::decide::relist::EventStream;
 use crate::decide::waiting;
 use crate::environment::Environment;
+use crate::faults::Fault;
 use crate::orders::{Order, Report};
 use crate::record::{Ending, Record};
 use crate::state::PodState;
@@ -35,6 +36,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_model::Origin;
 use nodewarden_pods::source::{Deletion, Desired, SourcedPod};
 use nodewarden_pods::status::DesiredPods;
+use nodewarden_tasks::faults;
 use nodewarden_tasks::pause::together;
 
 /// What reaches the manager from outside.
@@ -278,10 +280,17 @@ impl Manager {
         let runs = self.housekeeping.has(&uid);
         state.update(|inner| inner.unseen |= runs);
         let (reports, own) = (self.reports.clone(), state.own());
-        tokio::spawn(async move {
+        let wait = self.wait_after_fault(&state.pod());
+        tokio::spawn(faults::about(uid.as_str().into(), async move {
+            if !wait.is_zero() {
+                // Others do not wait for it, and what is known of it is shown.
+                state.mark_seen();
+                state.show();
+                tokio::time::sleep(wait).await;
+            }
             let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
             if AssertUnwindSafe(run).catch_unwind().await.is_err() {
-                tokio::time::sleep(AFTER_A_FAULT).await;
+                state.record_fault();
                 probing::ended(&state);
                 let (pod, record) = {
                     let inner = state.read();
@@ -289,7 +298,7 @@ impl Manager {
                 };
                 let _ = reports.send(Report::Died { pod, record });
             }
-        });
+        }));
         self.workers.insert(
             uid,
             WorkerEntry {
@@ -367,12 +376,6 @@ impl Manager {
             Report::Evicted { uid } => self.set_evicted(&uid, true),
             Report::Restarted { uid } => self.set_evicted(&uid, false),
             Report::Died { pod, record } => {
-                self.env.record_event(
-                    &pod,
-                    None,
-                    "WorkerDied",
-                    "a fault in the agent: the pod's worker starts again".into(),
-                );
                 self.begin(pod, *record, false, None);
                 // A resize that it was carrying out, or waited for, is ordered again.
                 self.assign();
@@ -381,6 +384,7 @@ impl Manager {
                 self.workers.remove(&uid);
                 self.housekeeping.gone(&uid);
                 devices::release(&self.env, &uid);
+                self.env.faults.forget(&uid);
                 if let Some(objects) = &self.env.objects {
                     objects.forget(&uid);
                 }
@@ -389,6 +393,21 @@ impl Manager {
                 self.sink.volumes_changed();
             }
         }
+    }
+
+    /// How long the worker of a pod waits because of a fault in the agent; if it does, an event says so.
+    fn wait_after_fault(&self, pod: &Pod) -> Duration {
+        let Some(fault) = self.env.faults.of(&pod.uid) else { return Duration::ZERO };
+        let wait = fault.wait(Timestamp::now());
+        if !wait.is_zero() {
+            let Fault { times, text, .. } = fault;
+            let seconds = wait.as_secs_f64().ceil();
+            let message = format!(
+                "a fault in the agent (in a row: {times}): {text}; the pod's worker starts again in {seconds} s"
+            );
+            self.env.record_event(pod, None, "WorkerDied", message);
+        }
+        wait
     }
 
     fn set_evicted(&mut self, uid: &str, evicted: bool) {
@@ -415,9 +434,6 @@ impl Manager {
         }
     }
 }
-
-/// How long a worker that died of a fault in the agent waits before it starts again.
-const AFTER_A_FAULT: Duration = Duration::from_secs(10);
 
 /// How long the start waits for the runtime's first answer.
 pub const FIRST_LOOK: Duration = Duration::from_secs(2);

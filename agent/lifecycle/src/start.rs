@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::warn;
 
@@ -18,6 +19,7 @@ use crate::act::housekeeping::Housekeeping;
 use crate::act::{cpusets, devices};
 use crate::decide::identity;
 use crate::environment::{Environment, Places, ownership};
+use crate::faults::Faults;
 use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::pulls::Pulls;
 use crate::pulls::verified::Verifier;
@@ -45,6 +47,7 @@ use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_resource_managers::ResourceManagers;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::faults::on_panic;
 use nodewarden_tasks::{blocking, parts};
 
 /// Pods that start at a time, for each CPU; more make the runtime slower, not the pods faster.
@@ -275,6 +278,12 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     nodewarden_pods::spec::masked_paths();
     let (objects, changes) = needs.objects.unzip();
     let set_aside = SetAside::open(&config.pods_dir(), &needs.journal);
+    let faults = Arc::new(Faults::open(&config.faults_dir(), Timestamp::now()));
+    if cfg!(panic = "abort") {
+        let faults = faults.clone();
+        // If it cannot be written, the next agent does not know of it.
+        on_panic(move |uid, text| drop(faults.record(uid, text, Timestamp::now())));
+    }
     let env = Arc::new(Environment {
         client: Client::new(endpoint)
             .with_image_service(config.image_endpoint.as_ref())
@@ -293,6 +302,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         addresses: addresses::follow(inputs.downgrade()),
         ownership: ownership(config),
         store: found.store,
+        faults,
         pods_dir: config.pods_dir(),
         set_aside: set_aside.clone(),
         seccomp_root: config.seccomp_dir(),

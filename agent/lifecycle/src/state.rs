@@ -28,6 +28,8 @@ use nodewarden_manifest::Pod;
 use nodewarden_model::{ApiState, OomVictim, PodView, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
 use nodewarden_pods::source::Over;
+use nodewarden_tasks::parts;
+use tracing::warn;
 
 /// Moments that are computed from the same times differ by less than this.
 const SAME: Duration = Duration::from_millis(100);
@@ -178,6 +180,14 @@ impl PodState {
     /// The runtime was asked about the pod, or does not answer: an adopted pod counts as seen from now on.
     pub fn mark_seen(&self) {
         self.unseen.lock().take();
+    }
+
+    /// The work for this pod has just panicked on this thread.
+    pub fn record_fault(&self) {
+        let (uid, text) = (self.pod().uid.clone(), parts::last_panic_text());
+        if let (_, Err(error)) = self.env.faults.record(&uid, &text, Timestamp::now()) {
+            warn!(uid, "cannot write down a fault: {error}");
+        }
     }
 
     /// The state as it is now, to be read. Never kept across an await.

@@ -42,6 +42,7 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
     process::create_state_dir(&config.state_dir)?;
     process::unblock_signals()?;
     process::limit_open_files(config.node.max_open_files);
+    process::write_no_core_files();
     let runtime = process::server_threads()?;
     let outcome = {
         let _in_runtime = runtime.enter();

@@ -91,6 +91,14 @@ fn raise_priority() {
     }
 }
 
+/// No core file of this process is written, unless the limit is raised again: it would contain secrets of
+/// pods. systemd's watchdog ends a process with SIGABRT, which writes one.
+pub fn write_no_core_files() {
+    let hard = getrlimit(Resource::RLIMIT_CORE).map_or(0, |(_, hard)| hard);
+    // Lowering the soft limit needs no privilege.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, hard);
+}
+
 /// Ends the process after `longest` with `message`, unless it has ended by then.
 pub fn end_at_last(longest: Duration, message: String) {
     let end = move || {

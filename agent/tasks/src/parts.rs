@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub use panic_text::keep_panic_texts;
+pub use panic_text::{keep_panic_texts, last as last_panic_text};
 
 /// Registers a part of this process: [`Parts::register`] of [`Parts::of_process`].
 pub fn register(name: &'static str, limit: Duration) -> Part {

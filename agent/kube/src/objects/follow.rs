@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::words;
+use crate::by_value::ByValue;
 use crate::{Connection, watched_lines};
 use nodewarden_model::backoff::Backoff;
 
@@ -140,10 +141,11 @@ pub(super) async fn list<K: DeserializeOwned>(
         let request = selection.request(None)?;
         let text = connection.client().request_text(request).await.map_err(|error| words(&error))?;
         // The text is in no message: it may be that of a secret.
-        let list: List<K> = serde_json::from_str(&text).map_err(|error| {
+        let list: List<ByValue<K>> = serde_json::from_str(&text).map_err(|error| {
             format!("not a list of objects: {:?} at column {}", error.classify(), error.column())
         })?;
-        Ok((list.items.unwrap_or_default(), list.metadata.resource_version.unwrap_or_default()))
+        let items = list.items.unwrap_or_default().into_iter().map(|item| item.0).collect();
+        Ok((items, list.metadata.resource_version.unwrap_or_default()))
     };
     let late = || Err(format!("no answer within {} s", LIST_LIMIT.as_secs()));
     tokio::time::timeout(LIST_LIMIT, reading).await.unwrap_or_else(|_| late())
@@ -162,7 +164,7 @@ where
     let request = selection.request(Some(version))?;
     let begun = tokio::time::Instant::now();
     let client = connection.client();
-    let events = watched_lines::events::<K>(&client, request);
+    let events = watched_lines::events::<ByValue<K>>(&client, request);
     let events = tokio::time::timeout(LIST_LIMIT, events).await.map_err(|_| "no answer".to_owned())?;
     let mut events = std::pin::pin!(events.map_err(|error| words(&error))?);
     // The API server ends it before; if it does not, the connection is dead.
@@ -178,11 +180,11 @@ where
             }
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 note_version(version, object.metadata());
-                Update::Set(object)
+                Update::Set(object.0)
             }
             WatchEvent::Deleted(object) => {
                 note_version(version, object.metadata());
-                Update::Removed(object)
+                Update::Removed(object.0)
             }
             WatchEvent::Bookmark(bookmark) => {
                 version.clone_from(&bookmark.metadata.resource_version);

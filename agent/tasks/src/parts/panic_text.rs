@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::panic;
 use std::sync::Once;
 
+use crate::faults::text;
+
 thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -15,18 +17,15 @@ pub fn keep_panic_texts() {
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let text = info.payload_as_str().unwrap_or("no text");
-            let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
             // Fails only while the thread ends.
-            let _ = LAST
-                .try_with(|last| *last.borrow_mut() = Some(format!("{text}{}", place.unwrap_or_default())));
+            let _ = LAST.try_with(|last| *last.borrow_mut() = Some(text(info)));
             before(info);
         }));
     });
 }
 
 /// The text of the last panic of this thread.
-pub(super) fn last() -> String {
+pub fn last() -> String {
     let last = LAST.try_with(|last| last.borrow_mut().take()).ok().flatten();
     last.unwrap_or_else(|| "the text was not kept".to_owned())
 }

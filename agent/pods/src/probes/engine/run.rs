@@ -15,6 +15,7 @@ use super::state::Id;
 use super::task::Message;
 use crate::probes::{Answer, Prober, Target};
 use nodewarden_manifest::{HandlerKind, ProbeSpec};
+use nodewarden_tasks::faults::about;
 
 /// How long after its time-out a run still counts in its lane: if the runtime does not respond, other probes
 /// must not wait for it.
@@ -76,6 +77,7 @@ impl Drop for Report {
 /// Begins the run. Must be called inside a tokio runtime.
 pub fn begin(run: Run, prober: Arc<dyn Prober>, sender: UnboundedSender<Message>) -> AbortHandle {
     let handler = run.specs[run.index].handler.kind();
+    let target = run.target.clone();
     let mut report =
         Report { ended: Some(Ended { id: run.id, handler, late: false, run_result: None }), sender };
     let task = async move {
@@ -99,7 +101,12 @@ pub fn begin(run: Run, prober: Arc<dyn Prober>, sender: UnboundedSender<Message>
             ended.run_result = Some(RunResult { begun, at, took: begun.elapsed(), answer });
         }
     };
-    tokio::spawn(task).abort_handle()
+    // Where panics are caught, this run alone ends, and whose it was is of no use.
+    let started = match cfg!(panic = "abort") {
+        true => tokio::spawn(about(target.uid.as_str().into(), task)),
+        false => tokio::spawn(task),
+    };
+    started.abort_handle()
 }
 
 /// The message of a panic.

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::runtime::Fake;
 use crate::environment::Environment;
+use crate::faults::Faults;
 use crate::fixture;
 use crate::orders::{Order, Report};
 use crate::record::store::Store;
@@ -197,6 +198,7 @@ impl Node {
             addresses: own,
             ownership: nodewarden_pods::spec::Ownership::new("me".into(), false),
             store: Arc::new(Store::open(&records(dir.path().into())).unwrap().0),
+            faults: Arc::new(Faults::open(&dir.path().join("faults"), jiff::Timestamp::now())),
             pods_dir: dir.path().join("pods"),
             set_aside: SetAside::with_patience(&dir.path().join("pods"), &journal, VOLUME_PATIENCE),
             seccomp_root: dir.path().join("seccomp"),
