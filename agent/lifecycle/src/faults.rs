@@ -85,13 +85,16 @@ impl Faults {
         self.known.lock().get(uid).cloned()
     }
 
-    /// Writes down that the work for this pod panicked now. Returns the fault also if it cannot be written.
-    pub fn record(&self, uid: &str, text: &str, now: Timestamp) -> (Fault, io::Result<()>) {
+    /// Writes down that the work for this pod panicked now. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be written: this agent knows of it all the same, the next one does not.
+    pub fn record(&self, uid: &str, text: &str, now: Timestamp) -> io::Result<()> {
         let mut known = self.known.lock();
         let fault = Fault::after(known.get(uid), text, now);
-        known.insert(uid.to_owned(), fault.clone());
         let written = self.write(uid, &fault);
-        (fault, written)
+        known.insert(uid.to_owned(), fault);
+        written
     }
 
     fn write(&self, uid: &str, fault: &Fault) -> io::Result<()> {
@@ -151,10 +154,10 @@ mod tests {
         let dir = temp.path().join("faults");
         let faults = Faults::open(&dir, at(0));
         assert_eq!(faults.of("u"), None);
-        faults.record("u", "once", at(0)).1.unwrap();
-        let (second, written) = faults.record("u", "twice", at(30));
-        written.unwrap();
-        assert_eq!(second, Fault { times: 2, at: at(30), text: "twice".into() });
+        faults.record("u", "once", at(0)).unwrap();
+        faults.record("u", "twice", at(30)).unwrap();
+        let second = Fault { times: 2, at: at(30), text: "twice".into() };
+        assert_eq!(faults.of("u"), Some(second.clone()));
         let next = Faults::open(&dir, at(31));
         assert_eq!(next.of("u"), Some(second));
         next.forget("u");
@@ -165,7 +168,7 @@ mod tests {
     fn what_is_old_or_damaged_counts_as_nothing_and_is_removed() {
         let temp = tempfile::tempdir().unwrap();
         let faults = Faults::open(temp.path(), at(0));
-        faults.record("old", "x", at(0)).1.unwrap();
+        faults.record("old", "x", at(0)).unwrap();
         fs::write(temp.path().join("damaged.json"), "{").unwrap();
         let next = Faults::open(temp.path(), at(611));
         assert_eq!((next.of("old"), next.of("damaged")), (None, None));

@@ -290,7 +290,7 @@ impl Manager {
             }
             let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
             if AssertUnwindSafe(run).catch_unwind().await.is_err() {
-                state.record_fault();
+                state.record_fault().await;
                 probing::ended(&state);
                 let (pod, record) = {
                     let inner = state.read();

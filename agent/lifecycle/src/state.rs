@@ -28,7 +28,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_model::{ApiState, OomVictim, PodView, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
 use nodewarden_pods::source::Over;
-use nodewarden_tasks::parts;
+use nodewarden_tasks::{blocking, parts};
 use tracing::warn;
 
 /// Moments that are computed from the same times differ by less than this.
@@ -183,10 +183,12 @@ impl PodState {
     }
 
     /// The work for this pod has just panicked on this thread.
-    pub fn record_fault(&self) {
-        let (uid, text) = (self.pod().uid.clone(), parts::last_panic_text());
-        if let (_, Err(error)) = self.env.faults.record(&uid, &text, Timestamp::now()) {
-            warn!(uid, "cannot write down a fault: {error}");
+    pub async fn record_fault(&self) {
+        let (uid, faults) = (self.pod().uid.clone(), self.env.faults.clone());
+        let (text, now) = (parts::last_panic_text(), Timestamp::now());
+        let written = blocking::STATE_FILES.run(move || faults.record(&uid, &text, now)).await;
+        if let Ok(Err(error)) = written {
+            warn!(uid = self.pod().uid, "cannot write down a fault: {error}");
         }
     }
 
