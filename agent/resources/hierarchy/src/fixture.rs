@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::desired::{DesiredCgroup, DesiredCgroups};
@@ -148,6 +148,18 @@ impl Drop for Fixture {
         if let Err(error) = self.manager.destroy(&kubepods, Duration::from_secs(20)) {
             eprintln!("{kubepods} is left: {error}");
         }
+    }
+}
+
+/// How long [`eventually`] waits.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until it is so; panics with `never <what>` if it is not within [`PATIENCE`].
+pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "never {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

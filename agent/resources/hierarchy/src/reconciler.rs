@@ -155,6 +155,8 @@ pub struct Reconciler {
     unused: Vec<String>,
     /// Number of limits by path that are not lowered because of pods that are not counted.
     withheld: BTreeMap<String, usize>,
+    /// Cgroups whose memory limit waits until less than it is in use.
+    deferred: BTreeSet<String>,
     pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,
     reconciled: Option<SystemTime>,
     status: Arc<Mutex<HierarchyStatus>>,
@@ -191,6 +193,7 @@ impl Reconciler {
             empty_foreign: EmptyForeign::default(),
             unused: Vec::new(),
             withheld: BTreeMap::new(),
+            deferred: BTreeSet::new(),
             pod_cgroups: watch::Sender::default(),
             reconciled: None,
             status: Arc::default(),
@@ -289,6 +292,7 @@ impl Reconciler {
             self.problems.begin();
             troubled.extend(std::mem::take(&mut self.failed).into_keys());
             troubled.extend(std::mem::take(&mut self.withheld).into_keys());
+            troubled.extend(std::mem::take(&mut self.deferred));
             self.place_daemons();
             self.measure();
         } else {
@@ -313,6 +317,7 @@ impl Reconciler {
             self.problems.forget(|about| limits.contains_key(about));
             self.failed.retain(|path, _| !limits.contains_key(path) && wanted.limits.contains_key(path));
             self.withheld.retain(|path, _| !limits.contains_key(path));
+            self.deferred.retain(|path| !limits.contains_key(path));
         }
         let may_make = self.record_pods(&wanted);
         let verdict = self.classify(&wanted, whole, destroyer);

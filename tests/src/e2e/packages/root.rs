@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -48,6 +49,15 @@ impl ThrowAwayRoot {
         mounted("overlay", &merged, Some("overlay"), MsFlags::empty(), Some(&data))?;
         for folder in ["dev", "proc"] {
             mounted(&format!("/{folder}"), &merged.join(folder), none, MsFlags::MS_BIND, none)?;
+        }
+        // What an agent of this machine has left is not the package's.
+        for folder in ["etc/nodewarden", "var/lib/nodewarden"] {
+            match fs::remove_dir_all(merged.join(folder)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Failure::file(&merged.join(folder))(error));
+                }
+                _ => {}
+            }
         }
         // Else each change of packages has mandb read all manual pages of the machine (README.Debian).
         let _where_there_is_none = fs::remove_file(merged.join("var/lib/man-db/auto-update"));

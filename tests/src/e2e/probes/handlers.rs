@@ -13,7 +13,7 @@ use crate::ensure_eq;
 use crate::fixture::count_time_wait;
 use crate::harness::{Context, Failure, REPORTED, Test};
 
-pub const TESTS: &[Test] = &[Test::new("probe_handlers", handlers).timeout(150).needs(LONG_NEEDS)];
+pub const TESTS: &[Test] = &[Test::new("probe_handlers", handlers).timeout(300).needs(LONG_NEEDS)];
 
 /// The server's container in every pod.
 const SERVER: &str = "server";
@@ -214,10 +214,11 @@ fn ipv6_cases(ports: &Ports) -> Vec<Case> {
     ]
 }
 
-/// Waits until every container of the pod is as its case expects. The failure shows those that are not.
+/// Waits until every container of the pod is as its case expects. The failure shows those that are not. The
+/// containers of a pod start one after the other: on a busy machine that alone takes a minute.
 fn check_cases(fixture: &ProbeFixture<'_>, pod: &str, cases: &[Case]) -> Result<(), Failure> {
     let mut wrong = Vec::new();
-    let done = eventually(fixture.context().patiently(30), "", || {
+    let done = eventually(fixture.context().patiently(100), "", || {
         let Some(seen) = fixture.pods.pod(pod)? else { return Ok(None) };
         let events = fixture.events(pod)?;
         wrong.clear();

@@ -1,23 +1,13 @@
 //! Changed settings and a changed machine: pods that are still in the cgroup of earlier settings, and a
 //! capacity that is not what it was.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::fixture::{Fixture, keep, pod};
+use crate::fixture::{Fixture, PATIENCE, eventually, keep, pod};
 use nodewarden_machine::cgroup::control::{Bound, Limits};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::Detail;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !so() {
-        assert!(Instant::now() < deadline, "never {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// Its processes are the worker's to end; with volumes or without.
 #[test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::fixture::{Fixture, keep, pod};
+use crate::fixture::{Fixture, eventually, keep, pod};
 use crate::touched::ALL_EVERY;
-use nodewarden_machine::cgroup::control::CpuShare;
+use nodewarden_machine::cgroup::control::{Bound, CpuShare};
 use nodewarden_model::{ContainerNames, Identity};
 
 /// A pod and its container that were compared; `None` where the kernel does not report writes.
@@ -87,4 +87,50 @@ fn a_removed_pod_cgroup_is_made_again_without_a_write_to_it() {
         reconciler.reconcile(Reconcile::Full, &mut destroyer);
         assert_eq!(shares(&f, &path), right);
     }
+}
+
+#[test]
+fn a_memory_limit_that_waits_is_tried_by_every_full_reconcile_and_reported_once() {
+    let Some(f) = Fixture::make("waits") else { return };
+    let limited = |bytes: &str| {
+        let text = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a, uid: a}}, spec: {{containers: [{{name: c, image: i, \
+             resources: {{limits: {{memory: {bytes}}}}}}}]}}}}"
+        );
+        Arc::new(nodewarden_manifest::manifest::parse(&text).remove(0).unwrap())
+    };
+    let mut reconciler = f.reconciler();
+    let mut destroyer = Destroyer::start(&f.manager, |_| {}).unwrap();
+    let wide = limited("512Mi");
+    let path = f.path(&wide);
+    reconciler.begin(keep([&wide]));
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    let inside = path.strip_prefix(&f.tree.path("")).unwrap().trim_start_matches('/');
+    let pid = f.tree.run(inside, "{ head -c 60000000 /dev/zero; sleep 600; } | tail -n 1");
+    eventually("the process uses its memory", || {
+        f.manager.memory_in_use(&path).unwrap().is_some_and(|used| used > 60_000_000)
+    });
+    reconciler.keep(keep([&limited("32Mi")]));
+    reconciler.reconcile(Reconcile::Partial, &mut destroyer);
+    let problem = |reconciler: &Reconciler| reconciler.problems.about(&path);
+    for _ in 0..2 * ALL_EVERY {
+        assert!(problem(&reconciler).contains("waits"), "{:?}", problem(&reconciler));
+        // As if the kernel had reported nothing, not even what this agent wrote itself.
+        reconciler.touched.forget();
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    }
+    let deferred = |event: &nodewarden_model::Event| format!("{:?}", event.detail).contains("LimitDeferred");
+    assert_eq!(f.events().iter().filter(|event| deferred(event)).count(), 1);
+
+    f.tree.stop(pid);
+    for pid in f.manager.pids(&path).unwrap() {
+        // One that has ended by itself is as good.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
+    eventually("the limit is set", || {
+        reconciler.touched.forget();
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+        f.manager.read(&path).unwrap().memory_max == Some(Bound::At(32 << 20))
+    });
+    assert_eq!(problem(&reconciler), "");
 }

@@ -73,6 +73,7 @@ impl Reconciler {
             self.event(path, wanted, "LimitDeferred", message.clone());
         }
         self.problems.add(path, message);
+        self.deferred.insert(path.to_owned());
         Limits { memory_max: None, memsw_max: None, ..limits.clone() }
     }
 
