@@ -6,6 +6,7 @@ mod churn;
 mod command_line;
 mod crash;
 mod environment;
+mod faults;
 pub(crate) mod fixture;
 mod hooks;
 mod images;
@@ -76,6 +77,7 @@ pub fn tests() -> Vec<Test> {
         refused::TESTS,
         summary::TESTS,
         survive::TESTS,
+        faults::TESTS,
         power_loss::TESTS,
         kubelet_keys::TESTS,
         url::TESTS,
