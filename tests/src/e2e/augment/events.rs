@@ -49,7 +49,9 @@ fn oom(context: &Context) -> Result<(), Failure> {
     let seen = Instant::now();
     let event =
         eventually(node.wait(5), "there is no Event of the kill", || Ok(of(&node, "OOMKilling").pop()))?;
-    ensure!(seen.elapsed() < node.wait(1), "the Event came {:?} after the death", seen.elapsed());
+    let late = seen.elapsed();
+    println!("{REPORTED}the Event came {} ms after the death", late.as_millis());
+    ensure!(late < node.wait(1), "the Event came {late:?} after the death");
     ensure_eq!(event["involvedObject"]["name"], "limited", "the pod: {event}");
     ensure_eq!(event["involvedObject"]["uid"], limited_uid(), "its uid");
     ensure_eq!(event["source"]["component"], "nodewarden", "who reports");

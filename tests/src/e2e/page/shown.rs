@@ -6,7 +6,7 @@ use super::NEEDS;
 use super::fixture::Page;
 use crate::e2e::support::{MIB, SOON, die_of_memory, eventually, known};
 use crate::fixture::{Agent, AgentOptions, Client, Group, TestRoot, Worker};
-use crate::harness::{Capability, Context, Failure, Test};
+use crate::harness::{Capability, Context, Failure, REPORTED, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
@@ -116,6 +116,7 @@ fn oom(context: &Context) -> Result<(), Failure> {
     let seen = page.value("globalThis.seen")?.as_u64().unwrap_or_default();
     let dead = dead.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let late = Duration::from_millis(seen).saturating_sub(dead);
+    println!("{REPORTED}in the page {} ms after the death", late.as_millis());
     ensure!(late < SOON * context.patience, "the page shows the kill {late:?} after the death");
 
     let line = page.value("document.querySelector('.recent [data-type=oom] .line').textContent")?;
@@ -164,6 +165,7 @@ fn many(context: &Context) -> Result<(), Failure> {
          const begun = performance.now(); search.dispatchEvent(new Event('input')); return performance.now() - begun; })()",
     )?;
     let took = took.as_f64().unwrap_or(f64::MAX);
+    println!("{REPORTED}{PODS} pods drawn in {took:.0} ms");
     ensure!(took < 250.0, "drawing takes {took} ms");
     page.has_no_problems()
 }
