@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::decision_log::DecisionLog;
 use super::figures::{self, Counted, names};
-use super::freed::{self, LOOK};
+use super::freed::{self, Back, LOOK};
 use super::reclaim;
 use super::shared::{Group, Shared};
 use crate::assess::{Assessment, Due, for_layout};
@@ -315,11 +315,19 @@ impl DiskWatch {
         log.record_step("containers removed", began, problem.unwrap_or_default());
         let began = Instant::now();
         let used = rank::figures(due.threshold.signal, layout, candidate).0;
-        let expected = due.observed.available.saturating_add(used / 10 * 9);
-        let is_enough = |available| due.is_met_by(available) || available >= expected;
-        let is_part = |available: u64| available >= due.observed.available.saturating_add(used / 2);
-        let available = || self.available(due.threshold.signal);
-        let last = freed::space_back(available, is_enough, is_part, freed::GONE).await;
+        let before = due.observed.available;
+        let back = |available: u64| {
+            if due.is_met_by(available) || available >= before.saturating_add(used / 10 * 9) {
+                Back::Enough
+            } else if available >= before.saturating_add(used / 2) {
+                Back::Part
+            } else if available < before / 2 {
+                Back::Shrunk
+            } else {
+                Back::Nothing
+            }
+        };
+        let last = freed::space_back(|| self.available(due.threshold.signal), back, freed::SPACE).await;
         log.record_step("space back", began, format!("{last} available"));
         // Another pod is chosen only by what is counted from now on.
         shared.measurer.expire();
@@ -342,9 +350,9 @@ impl DiskWatch {
                 );
             }
         }
-        let is_enough = |available| due.is_met_by(available);
         // How much it is, is not known any more: nothing says that some of it is back.
-        freed::space_back(|| self.available(due.threshold.signal), is_enough, |_| false, freed::GONE).await;
+        let back = |available| if due.is_met_by(available) { Back::Enough } else { Back::Nothing };
+        freed::space_back(|| self.available(due.threshold.signal), back, freed::EARLIER).await;
         self.shared.measurer.expire();
     }
 

@@ -12,20 +12,34 @@ use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
 use tokio::time::Instant;
 
-/// Longest wait for an evicted pod's files to be removed (kubelet: podCleanupTimeout), and for the file
-/// system to show the freed space.
+/// Longest wait for an evicted pod's files to be removed (kubelet: podCleanupTimeout).
 pub const GONE: Duration = Duration::from_secs(30);
+/// Longest wait for the file system to show the freed space.
+pub const SPACE: Duration = Duration::from_secs(60);
 /// Longest wait for the runtime to remove the pod's containers, and with them their writable layers. Evicting
 /// another pod does not help meanwhile: its layers could not be removed either.
 pub const REMOVED: Duration = Duration::from_secs(120);
 /// Time between two checks.
 pub const LOOK: Duration = Duration::from_millis(50);
+/// Longest wait for the file system to show what was freed before this agent started, which is a kubelet's
+/// time between two looks at its thresholds (`monitoringInterval`).
+pub const EARLIER: Duration = Duration::from_secs(10);
 /// The wait for freed space ends when so many readings in a row show no more than the one before them: 3 s
 /// with a runtime that answers at once.
 const STILL: u32 = 60;
-/// It lasts at least so long while none of the pod's space is back: on a busy machine a removed layer takes
-/// seconds until its space is free. A kubelet looks at its thresholds no more often (`monitoringInterval`).
-const UNSEEN: Duration = Duration::from_secs(10);
+
+/// How much of an evicted pod's space is available again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// Less is available than before, by so much that another pod cannot wait.
+    Shrunk,
+    /// None that could be told from what other pods free and use.
+    Nothing,
+    /// Some.
+    Part,
+    /// All, or as much as is needed.
+    Enough,
+}
 
 /// Waits until the pod is `leaving` no more and its directory has no volumes, for at most `limit`.
 pub async fn files_gone(pod_dir: Option<PathBuf>, leaving: impl Fn() -> bool, limit: Duration) {
@@ -58,16 +72,14 @@ where
     }
 }
 
-/// Waits until `is_enough` is available, or no more has become available for [`STILL`] readings, for at most
-/// `limit` and one reading. `is_part`: with so much available, some of the pod's space is back; before that
-/// it waits [`UNSEEN`]. Returns what was available last. A file system frees large files gradually after
-/// their removal.
-pub async fn space_back<F>(
-    available: impl Fn() -> F,
-    is_enough: impl Fn(u64) -> bool,
-    is_part: impl Fn(u64) -> bool,
-    limit: Duration,
-) -> u64
+/// Waits until `back` says of what is available that it is enough or shrinks; or that a part of it is back and
+/// no more comes for [`STILL`] readings; for at most `limit` and one reading. Returns what was available last.
+///
+/// While nothing is back another eviction would not help either: containerd deletes the layers of removed
+/// containers in its garbage collection, which rests after each run for 49 times as long as its runs take on
+/// average (`pause_threshold`: 2 %), many seconds on a busy machine. A file system frees large files gradually
+/// after that.
+pub async fn space_back<F>(available: impl Fn() -> F, back: impl Fn(u64) -> Back, limit: Duration) -> u64
 where
     F: Future<Output = Option<u64>>,
 {
@@ -76,12 +88,12 @@ where
     loop {
         if let Some(seen) = available().await {
             last = seen;
-            if is_enough(seen) {
+            if matches!(back(seen), Back::Enough | Back::Shrunk) {
                 return seen;
             }
         }
         (most, still) = if last > most { (last, 0) } else { (most, still + 1) };
-        let is_over = still >= STILL && (is_part(most) || began.elapsed() >= UNSEEN);
+        let is_over = still >= STILL && back(most) == Back::Part;
         if is_over || began.elapsed() >= limit {
             return last;
         }
@@ -179,7 +191,8 @@ mod tests {
             readings.set(readings.get() + 1);
             Some(if readings.get() < 4 { 10 } else { 90 })
         };
-        assert_eq!(space_back(slow, |available| available >= 80, |_| true, GONE).await, 90);
+        let back = |available| if available >= 80 { Back::Enough } else { Back::Part };
+        assert_eq!(space_back(slow, back, SPACE).await, 90);
     }
 
     #[tokio::test(start_paused = true)]
@@ -189,25 +202,33 @@ mod tests {
             readings.set(readings.get() + 1);
             Some(readings.get().min(7))
         };
-        assert_eq!(space_back(read, |_| false, |available| available >= 7, GONE).await, 7);
+        let back = |available| if available >= 7 { Back::Part } else { Back::Nothing };
+        assert_eq!(space_back(read, back, SPACE).await, 7);
         assert_eq!(readings.get(), 7 + u64::from(STILL));
     }
 
-    /// A removed layer whose space comes back only after six seconds, while other pods use more and more.
+    /// A removed layer whose space comes back only after twenty seconds, while other pods use more and more.
     #[tokio::test(start_paused = true)]
     async fn the_wait_goes_on_while_none_of_the_space_is_back() {
+        let back = |available| match available {
+            ..50 => Back::Shrunk,
+            ..140 => Back::Nothing,
+            ..170 => Back::Part,
+            _ => Back::Enough,
+        };
         let began = Instant::now();
         let late = async || {
             let seconds = began.elapsed().as_secs();
-            Some(if seconds < 6 { 100 - seconds } else { 160 })
+            Some(if seconds < 20 { 100 - seconds } else { 160 })
         };
-        assert_eq!(
-            space_back(late, |available| available >= 170, |available| available >= 140, GONE).await,
-            160
-        );
-        assert!((8..12).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert_eq!(space_back(late, back, SPACE).await, 160);
+        assert!((22..26).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         let began = Instant::now();
-        assert_eq!(space_back(async || Some(90), |_| false, |available| available >= 140, GONE).await, 90);
-        assert_eq!(began.elapsed().as_secs(), UNSEEN.as_secs(), "it never comes back");
+        assert_eq!(space_back(async || Some(90), back, SPACE).await, 90);
+        assert_eq!(began.elapsed().as_secs(), SPACE.as_secs(), "it never comes back");
+        let began = Instant::now();
+        let shrinking = async || Some(100 - 10 * began.elapsed().as_secs());
+        assert_eq!(space_back(shrinking, back, SPACE).await, 40);
+        assert_eq!(began.elapsed().as_secs(), 6, "others fill the disk");
     }
 }
