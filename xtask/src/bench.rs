@@ -19,7 +19,7 @@ pub struct Args {
     /// One JSON object a figure, and nothing else on standard output
     #[arg(long)]
     json: bool,
-    /// Passed on to the bench
+    /// Passed on to the bench, such as `-- --agent FILE` for another binary than the one built here
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -62,7 +62,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), BenchError> {
     if args.json {
         command.arg("--json");
     }
-    command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden")).args(&args.args);
+    if !args.args.iter().any(|own| own == "--agent" || own.starts_with("--agent=")) {
+        command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden"));
+    }
+    command.args(&args.args);
     command.env("PATH", layout.path_with_tools());
     Err(BenchError::Start { path: bench, source: command.exec() })
 }

@@ -19,9 +19,9 @@ pub const TESTS: &[Test] =
 const WAIT: Duration = Duration::from_secs(20);
 const TEXT: &str = "index out of bounds (agent/somewhere.rs:1:2)";
 
-/// The pod that a file of faults names waits before the agent works for it again, and an event says why; other
-/// pods do not wait, and containers that run are left alone. No panic can be brought about from outside, so
-/// the file is one that this test writes, as the panic hook does.
+/// The pod that a file of faults names waits before the agent works for it again, and an event says why;
+/// other pods do not wait, and containers that run are left alone. No panic can be brought about from
+/// outside, so the file is one that this test writes, as the panic hook does.
 fn waits(context: &Context) -> Result<(), Failure> {
     let mut fixture = PodFixture::with_config(context, "", SHORT_BACKOFF)?;
     let notes = context.temp.join("notes");

@@ -72,13 +72,14 @@ where
     }
 }
 
-/// Waits until `back` says of what is available that it is enough or shrinks; or that a part of it is back and
-/// no more comes for [`STILL`] readings; for at most `limit` and one reading. Returns what was available last.
+/// Waits until `back` says of what is available that it is enough or shrinks; or that a part of it is back
+/// and no more comes for [`STILL`] readings; for at most `limit` and one reading. Returns what was available
+/// last.
 ///
 /// While nothing is back another eviction would not help either: containerd deletes the layers of removed
-/// containers in its garbage collection, which rests after each run for 49 times as long as its runs take on
-/// average (`pause_threshold`: 2 %), many seconds on a busy machine. A file system frees large files gradually
-/// after that.
+/// containers in its garbage collection, which rests after each run for 49 times as long as its runs take
+/// on average (`pause_threshold`: 2 %), many seconds on a busy machine. A file system frees large files
+/// gradually after that.
 pub async fn space_back<F>(available: impl Fn() -> F, back: impl Fn(u64) -> Back, limit: Duration) -> u64
 where
     F: Future<Output = Option<u64>>,
