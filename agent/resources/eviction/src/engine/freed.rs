@@ -213,8 +213,8 @@ mod tests {
     async fn the_wait_goes_on_while_none_of_the_space_is_back() {
         let back = |available| match available {
             ..50 => Back::Shrunk,
-            ..140 => Back::Nothing,
-            ..170 => Back::Part,
+            50..140 => Back::Nothing,
+            140..170 => Back::Part,
             _ => Back::Enough,
         };
         let began = Instant::now();
