@@ -68,6 +68,14 @@ pub enum DistRunError {
     /// What git says is not understood.
     #[error("git says {0:?}, which is no time")]
     Time(String),
+    /// What was compiled may be neither what was there at the start nor what is there now.
+    #[error("the source was changed while it was compiled: it was {before} and is {now}; begin again")]
+    Changed {
+        /// Its version at the start.
+        before: String,
+        /// Its version at the end.
+        now: String,
+    },
     /// The second time other files were made.
     #[error("not reproducible: {} differ", .0.join(", "))]
     Differ(Vec<String>),
@@ -85,7 +93,15 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), DistRunError> {
     }
     let binary = match &args.binary {
         Some(file) => files::read(file)?,
-        None => compile::binary(layout, &release)?,
+        None => {
+            let binary = compile::binary(layout, &release)?;
+            let now = source::release(layout)?;
+            if now != release {
+                let (before, now) = (release.package_version()?, now.package_version()?);
+                return Err(DistRunError::Changed { before, now });
+            }
+            binary
+        }
     };
     let made = Made::of(layout, &release, &binary)?;
     let folder = match &args.output {
