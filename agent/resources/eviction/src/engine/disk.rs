@@ -204,6 +204,7 @@ impl DiskWatch {
 
     /// Node-level reclaim, without the steps in which the runtime hangs. Returns whether it was enough.
     async fn reclaim(&self, due: &Due, layout: DiskLayout, log: &mut DecisionLog) -> Result<bool, GcError> {
+        let before = self.collector.removals();
         for reclaim in rank::reclaims(due.threshold.signal, layout) {
             let began = Instant::now();
             let collector = &self.collector;
@@ -225,11 +226,38 @@ impl DiskWatch {
             });
             log.record_step(what, began, done.unwrap_or_else(|error| error.to_string()));
         }
+        if !self.is_still_short(due, log).await? {
+            return Ok(true);
+        }
+        if self.collector.removals() == before {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let last = self.await_layers(due).await;
+        log.record_step("space back", began, format!("{last} available"));
+        Ok(!self.is_still_short(due, log).await?)
+    }
+
+    /// Reads the file systems again; whether the threshold is still met.
+    async fn is_still_short(&self, due: &Due, log: &mut DecisionLog) -> Result<bool, GcError> {
         let began = Instant::now();
         let Reading { assessment, .. } = self.read().await?;
-        let short = assessment.due.iter().find(|one| one.threshold == due.threshold);
-        log.record_step("read again", began, if short.is_some() { "not enough" } else { "enough" });
-        Ok(short.is_none())
+        let short = assessment.due.iter().any(|one| one.threshold == due.threshold);
+        log.record_step("read again", began, if short { "not enough" } else { "enough" });
+        Ok(short)
+    }
+
+    /// Waits until the layers of removed containers are enough, or no more of them come free, or the time is
+    /// over. Returns what was available last.
+    async fn await_layers(&self, due: &Due) -> u64 {
+        let before = due.observed.available;
+        let back = |available: u64| match available {
+            _ if due.is_met_by(available) => Back::Enough,
+            _ if available < before / 2 => Back::Shrunk,
+            _ if available > before => Back::Part,
+            _ => Back::Nothing,
+        };
+        freed::space_back(|| self.available(due.threshold.signal), back, freed::LAYERS).await
     }
 
     /// Counts pods until it is certain which is the first, or for [`PATIENCE`]. `None` if the threshold is

@@ -24,6 +24,9 @@ pub const LOOK: Duration = Duration::from_millis(50);
 /// Longest wait for the file system to show what was freed before this agent started, which is a kubelet's
 /// time between two looks at its thresholds (`monitoringInterval`).
 pub const EARLIER: Duration = Duration::from_secs(10);
+/// Longest wait for the file system to show what came free with dead containers. It is not known how much
+/// that is.
+pub const LAYERS: Duration = Duration::from_secs(10);
 /// The wait for freed space ends when so many readings in a row show no more than the one before them: 3 s
 /// with a runtime that answers at once.
 const STILL: u32 = 60;
