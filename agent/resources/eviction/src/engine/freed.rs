@@ -34,11 +34,11 @@ const STILL: u32 = 60;
 /// How much of an evicted pod's space is available again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Back {
-    /// Less is available than before, by so much that another pod cannot wait.
+    /// Other pods have used so much since the eviction that the next one must not wait.
     Shrunk,
-    /// None that could be told from what other pods free and use.
+    /// None, or so little that other pods may have freed it.
     Nothing,
-    /// Some.
+    /// A part of it.
     Part,
     /// All, or as much as is needed.
     Enough,
