@@ -55,7 +55,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), BenchError> {
         setup::ensure(layout, Purpose::Conformance)?;
     }
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, Profile::Release, Programs::Measured, args.json)?;
+    build::host_programs(layout, Programs::Measured, args.json)?;
     let bench = layout.program(Profile::Release, "nodewarden-bench");
     let mut command = layout.command(&bench);
     command.arg(&args.name);

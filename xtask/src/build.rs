@@ -30,26 +30,34 @@ pub struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Programs {
     /// The agent.
-    Agent,
-    /// The agent and what tests it. Tests wait for the agent most of the time, so their own code is not
-    /// optimised, which is built in 27 s instead of 70 s (two CPUs).
+    Agent(Profile),
+    /// The agent and what tests and runs it, as quickly as they are compiled.
     Tested,
-    /// The agent and what measures it, which is optimised so that it takes nothing from the figures.
+    /// The agent and what measures it, all optimised so that the tests take nothing from the figures.
     Measured,
 }
 
 impl Programs {
+    /// How they are built.
+    fn profile(self) -> Profile {
+        match self {
+            Self::Agent(profile) => profile,
+            Self::Tested => Profile::Dev,
+            Self::Measured => Profile::Release,
+        }
+    }
+
     /// The packages of the workspace.
     fn packages(self) -> &'static [&'static str] {
         match self {
-            Self::Agent => &["nodewarden"],
+            Self::Agent(_) => &["nodewarden"],
             Self::Tested | Self::Measured => &["nodewarden", "nodewarden-tests"],
         }
     }
 }
 
-/// Cargo's configuration that compiles the tests quickly.
-const TESTS_UNOPTIMISED: &str = "profile.release.package.nodewarden-tests.opt-level=0";
+/// What end-to-end tests need of [`Programs::Tested`].
+pub const TESTED: [&str; 4] = ["nodewarden", "nodewarden-e2e", "nodewarden-stage", "nodewarden-guest"];
 
 /// The build failed.
 #[derive(Debug, Error)]
@@ -78,7 +86,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), BuildError> {
     setup::ensure(layout, Purpose::Build)?;
     let profile = Profile::of(args.release);
     kernel_programs(layout, args.quiet)?;
-    host_programs(layout, profile, Programs::Agent, args.quiet)?;
+    host_programs(layout, Programs::Agent(profile), args.quiet)?;
     if !args.quiet {
         eprintln!("built {}", layout.short(&layout.program(profile, "nodewarden")).display());
     }
@@ -129,22 +137,14 @@ pub fn kernel_cargo_with(layout: &Layout, subcommand: &str, target: &Path, more:
 ///
 /// # Errors
 /// When cargo fails.
-pub fn host_programs(
-    layout: &Layout,
-    profile: Profile,
-    programs: Programs,
-    quiet: bool,
-) -> Result<(), BuildError> {
+pub fn host_programs(layout: &Layout, programs: Programs, quiet: bool) -> Result<(), BuildError> {
     let mut cargo = layout.cargo();
     cargo.args(["build", "--bins"]);
     for package in programs.packages() {
         cargo.args(["--package", package]);
     }
-    if profile == Profile::Release {
+    if programs.profile() == Profile::Release {
         cargo.arg("--release");
-        if programs == Programs::Tested {
-            cargo.args(["--config", TESTS_UNOPTIMISED]);
-        }
     }
     say_less(&mut cargo, quiet);
     Ok(process::show(&mut cargo)?)

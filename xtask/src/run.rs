@@ -88,8 +88,12 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), RunError> {
     };
     setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, false)?;
-    let programs = if alone { Programs::Agent } else { Programs::Tested };
-    build::host_programs(layout, profile, programs, false)?;
+    let programs = match (alone, args.release) {
+        (true, _) => Programs::Agent(profile),
+        (false, false) => Programs::Tested,
+        (false, true) => Programs::Measured,
+    };
+    build::host_programs(layout, programs, false)?;
     if alone { run_alone(layout, profile, args) } else { run_with_pods(layout, profile, args) }
 }
 

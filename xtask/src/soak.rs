@@ -179,7 +179,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
     };
     setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, Profile::Release, Programs::Measured, false)?;
+    build::host_programs(layout, Programs::Measured, false)?;
     let stage = layout.program(Profile::Release, "nodewarden-stage");
     let mut command = layout.command(&stage);
     command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden")).arg("soak");

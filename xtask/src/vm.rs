@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nodewarden_vm::{Args, Needs, PROFILE, VmError};
+use nodewarden_vm::{Args, Needs, VmError};
 use xtask_common::layout::Layout;
 
 use crate::build::{self, BuildError, Programs};
@@ -28,5 +28,5 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, VmError> {
 pub fn build(layout: &Layout, programs: Programs) -> Result<(), BuildError> {
     setup::ensure(layout, Purpose::Build)?;
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, PROFILE, programs, false)
+    build::host_programs(layout, programs, false)
 }

@@ -212,12 +212,12 @@ pub fn main() -> ExitCode {
 mod unit {
     use std::collections::BTreeSet;
 
-    use nodewarden_guest_job::{KERNEL_TESTS, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS};
+    use nodewarden_guest_job::{FILE_TESTS, KERNEL_TESTS, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS};
 
     #[test]
     fn every_name_for_guests_matches_a_test() {
         let tests = super::tests();
-        for part in [KERNEL_TESTS, V1_TESTS, SYSTEMD_TESTS, RUNTIME_TESTS].concat() {
+        for part in [KERNEL_TESTS, FILE_TESTS, V1_TESTS, SYSTEMD_TESTS, RUNTIME_TESTS].concat() {
             assert!(tests.iter().any(|test| test.name.contains(part)), "{part}");
         }
     }

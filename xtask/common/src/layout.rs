@@ -38,7 +38,7 @@ pub enum LayoutError {
 pub enum Profile {
     /// Quick to build.
     Dev,
-    /// What is shipped and measured.
+    /// What is measured.
     Release,
 }
 

@@ -33,7 +33,6 @@ pub const NODE_VARIABLE: &str = "NODEWARDEN_NODE";
 pub fn run(
     layout: &Layout,
     filter: Option<&str>,
-    quick: bool,
     kubelet: bool,
     clock: &mut Clock,
     tally: &mut Tally,
@@ -44,15 +43,14 @@ pub fn run(
     }
     setup::ensure(layout, if kubelet { Purpose::Conformance } else { Purpose::Cluster })?;
     clock.ended("setup");
-    let profile = Profile::of(!quick);
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, profile, Programs::Tested, false)?;
+    build::host_programs(layout, Programs::Tested, false)?;
     clock.ended("programs");
     let arguments = [filter.unwrap_or(PREFIX)];
     // A kubelet uses fixed paths of the machine.
     let jobs = if kubelet { 1 } else { JOBS };
     let node = kubelet.then_some("kubelet");
-    with_control_plane(layout, profile, &arguments, jobs, node, filter.is_some(), tally)?;
+    with_control_plane(layout, &arguments, jobs, node, filter.is_some(), tally)?;
     clock.ended("tests in a cluster");
     Ok(())
 }
@@ -62,14 +60,9 @@ pub fn run(
 ///
 /// # Errors
 /// When something can't be started.
-pub fn run_second_part(
-    layout: &Layout,
-    profile: Profile,
-    clock: &mut Clock,
-    tally: &mut Tally,
-) -> Result<(), TestError> {
+pub fn run_second_part(layout: &Layout, clock: &mut Clock, tally: &mut Tally) -> Result<(), TestError> {
     let arguments = ["--part", "second", "--second-attempts", e2e::SECOND_ATTEMPTS];
-    with_control_plane(layout, profile, &arguments, JOBS_OF_BOTH, None, false, tally)?;
+    with_control_plane(layout, &arguments, JOBS_OF_BOTH, None, false, tally)?;
     clock.ended("end-to-end tests beside each other and in a cluster");
     Ok(())
 }
@@ -78,7 +71,6 @@ pub fn run_second_part(
 /// nodewarden.
 fn with_control_plane(
     layout: &Layout,
-    profile: Profile,
     arguments: &[&str],
     jobs: usize,
     node: Option<&str>,
@@ -88,8 +80,8 @@ fn with_control_plane(
     let folder = layout.target.join("cluster");
     // Where it could not be built, each test is skipped with the reason.
     let shared = Set::ControlPlane.is_there(layout);
-    let shared = shared.then(|| ControlPlane::start(layout, profile, &folder)).transpose()?;
-    let mut command = e2e::command(layout, profile);
+    let shared = shared.then(|| ControlPlane::start(layout, &folder)).transpose()?;
+    let mut command = e2e::command(layout);
     command.args(arguments).args(["--jobs", &jobs.to_string()]);
     if shared.is_some() {
         command.env(SHARED_VARIABLE, &folder);
@@ -104,8 +96,8 @@ fn with_control_plane(
 struct ControlPlane(Child);
 
 impl ControlPlane {
-    fn start(layout: &Layout, profile: Profile, folder: &Path) -> Result<Self, TestError> {
-        let mut command = layout.command(layout.program(profile, "nodewarden-stage"));
+    fn start(layout: &Layout, folder: &Path) -> Result<Self, TestError> {
+        let mut command = layout.command(layout.program(Profile::Dev, "nodewarden-stage"));
         command.arg("cluster").arg("--directory").arg(folder);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let line = process::line(&command);

@@ -16,8 +16,6 @@ const FOCUS: &str = r"\[NodeConformance\]";
 pub struct Run<'a> {
     /// A regular expression over the names of tests; [`FOCUS`] if `None`.
     pub focus: Option<&'a str>,
-    /// The development build.
-    pub quick: bool,
     /// The real kubelet in place of nodewarden.
     pub kubelet: bool,
     /// How many tests run at a time.
@@ -42,11 +40,10 @@ pub fn run(layout: &Layout, run: &Run<'_>, clock: &mut Clock, tally: &mut Tally)
         clock.ended("setup");
         build::kernel_programs(layout, true)?;
     }
-    let profile = Profile::of(!run.quick);
-    build::host_programs(layout, profile, Programs::Tested, false)?;
+    build::host_programs(layout, Programs::Measured, false)?;
     clock.ended("programs");
-    let mut command = layout.command(layout.program(profile, "nodewarden-stage"));
-    command.arg("--agent").arg(layout.program(profile, "nodewarden")).arg("conformance");
+    let mut command = layout.command(layout.program(Profile::Release, "nodewarden-stage"));
+    command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden")).arg("conformance");
     command.arg("--directory").arg(layout.target.join("conformance"));
     command.env("PATH", layout.path_with_tools());
     if run.table {

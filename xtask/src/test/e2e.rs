@@ -1,7 +1,6 @@
 //! The agent on this machine's kernel, by the program `nodewarden-e2e`.
 
 use std::process::Command;
-use std::thread;
 
 use super::TestError;
 use super::clock::Clock;
@@ -17,17 +16,15 @@ const JOBS: usize = 4;
 /// How many tests that fail are run a second time, in each of the two parts of a whole run.
 pub const SECOND_ATTEMPTS: &str = "3";
 
-/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build. `before`
-/// is called before the first test.
-///
-/// The release build is what ships, and its timing is what the tests bound.
+/// Builds the agent and its end-to-end tests, unless they are `built`, and runs them. `before` is called
+/// before the first test.
 ///
 /// # Errors
 /// When they can't be built or started.
 pub fn run(
     layout: &Layout,
     filter: Option<&str>,
-    quick: bool,
+    built: bool,
     clock: &mut Clock,
     tally: &mut Tally,
     before: &mut dyn FnMut(),
@@ -36,11 +33,12 @@ pub fn run(
         tally.skip("end-to-end tests", "they load kernel programs, which needs root");
         return Ok(());
     }
-    let profile = Profile::of(!quick);
-    build::host_programs(layout, profile, Programs::Tested, false)?;
+    if !built {
+        build::host_programs(layout, Programs::Tested, false)?;
+        clock.ended("programs");
+    }
     before();
-    clock.ended("programs");
-    let mut command = command(layout, profile);
+    let mut command = command(layout);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
     if filter.is_none() {
         // The others run in `cluster::run_second_part`.
@@ -49,21 +47,10 @@ pub fn run(
     count(&mut command, filter.is_some(), tally)
 }
 
-/// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes
-/// [`run`]'s own build wait for this one, and that one shows the errors.
-pub fn build_ahead(layout: &Layout) {
-    let layout = layout.clone();
-    thread::spawn(move || {
-        // Refused: then the tests that run meanwhile share the CPUs with it.
-        drop(process::take_idle_time());
-        drop(build::host_programs(&layout, Profile::Release, Programs::Tested, true));
-    });
-}
-
 /// The program with its agent.
-pub fn command(layout: &Layout, profile: Profile) -> Command {
-    let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
-    command.arg("--agent").arg(layout.program(profile, "nodewarden"));
+pub fn command(layout: &Layout) -> Command {
+    let mut command = layout.command(layout.program(Profile::Dev, "nodewarden-e2e"));
+    command.arg("--agent").arg(layout.program(Profile::Dev, "nodewarden"));
     command.env("PATH", layout.path_with_tools());
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);

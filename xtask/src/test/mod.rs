@@ -22,7 +22,7 @@ use crate::setup::{self, Part, Purpose, SetupError};
 use clock::Clock;
 use nodewarden_vm::VmError;
 use xtask_common::files::FileError;
-use xtask_common::layout::{self, Layout, Profile};
+use xtask_common::layout::{self, Layout};
 use xtask_common::process::CommandError;
 use xtask_common::tally::Tally;
 
@@ -59,7 +59,7 @@ pub struct Args {
     kind: Option<String>,
     /// Only tests whose name contains this (conformance: matches this); leaves the checks out
     filter: Option<String>,
-    /// Leave out formatting, lints, licences and other kernels, and test the development build end to end
+    /// Leave out formatting, lints, licences and other kernels
     #[arg(long)]
     quick: bool,
     /// With cluster and conformance: the real kubelet in place of nodewarden
@@ -114,11 +114,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let mut clock = Clock::start();
     let quick = args.quick;
     let done = match kind {
-        Kind::Cluster => cluster::run(layout, filter, quick, args.kubelet, &mut clock, &mut tally),
+        Kind::Cluster => cluster::run(layout, filter, args.kubelet, &mut clock, &mut tally),
         Kind::Conformance => {
             let run = conformance::Run {
                 focus: filter,
-                quick,
                 kubelet: args.kubelet,
                 jobs: args.jobs,
                 skip: args.skip.as_deref(),
@@ -147,10 +146,12 @@ fn run_kind(
 ) -> Result<(), TestError> {
     let guests = kind == Kind::Vm || (kind == Kind::All && !quick);
     let mut fetching = guests.then(|| vm::Fetching::begin(layout));
-    // What takes minutes and is needed late is set up while the first end-to-end tests run, which mostly
-    // wait.
+    // What takes minutes and is needed late is set up while unit tests and the first end-to-end tests run,
+    // which mostly wait.
     let everything = kind == Kind::All && filter.is_none() && !quick;
     let later = everything && layout::is_root();
+    // All that runs is built with the unit tests, not only what they need.
+    let all_built = kind == Kind::All && layout::is_root();
     // And what is downloaded while the code is checked, unless its progress would be mixed with cargo's.
     let meanwhile = later && !stderr().is_terminal();
     let first = match (later, meanwhile) {
@@ -176,13 +177,14 @@ fn run_kind(
         }
         clock.ended("checks");
     }
+    let mut rest = None;
     if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
-        let then = (kind == Kind::All && !quick && layout::is_root()).then_some(layout);
-        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter, lint: everything };
+        let more = if all_built { &build::TESTED[..] } else { &[] };
+        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter, lint: everything, more };
         let mut downloaded = Ok(());
         let built = || {
             downloaded = downloads.map_or(Ok(()), meanwhile::Setup::wait);
-            then.into_iter().for_each(e2e::build_ahead);
+            rest = later.then(|| meanwhile::Setup::begin_compiling(layout));
         };
         unit::run(layout, scope, tally, built)?;
         downloaded?;
@@ -193,12 +195,8 @@ fn run_kind(
     }
     let mut documents = None;
     if matches!(kind, Kind::All | Kind::E2e) {
-        let mut rest = None;
-        let mut before = || {
-            fetching.iter_mut().for_each(vm::Fetching::wait);
-            rest = later.then(|| meanwhile::Setup::begin_compiling(layout));
-        };
-        e2e::run(layout, filter, quick, clock, tally, &mut before)?;
+        let mut before = || fetching.iter_mut().for_each(vm::Fetching::wait);
+        e2e::run(layout, filter, all_built, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
         if let Some(rest) = rest {
             rest.wait()?;
@@ -208,12 +206,12 @@ fn run_kind(
         // These tests wait for a third of the CPUs' time.
         documents = later.then(|| meanwhile::Documents::begin(layout));
         if filter.is_none() && layout::is_root() {
-            cluster::run_second_part(layout, Profile::of(!quick), clock, tally)?;
+            cluster::run_second_part(layout, clock, tally)?;
         }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
     if guests {
-        tally.add(vm::run(layout, filter, clock)?);
+        tally.add(vm::run(layout, filter, all_built, clock)?);
         clock.ended("virtual machines");
     }
     if let Some(documents) = documents {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::VmError;
 use super::guest::Guest;
-use super::initramfs::{self, PROFILE};
+use super::initramfs::{self, TESTED};
 use super::machine::{Console, Emulation, MEMORY_MIB, Plan, Shape};
 use super::site::Site;
 use super::{PATIENCE, assets::Family};
@@ -34,9 +34,9 @@ pub fn run(layout: &Layout, filters: &[String]) -> Result<Tally, VmError> {
     let path = site.temp().join("guests.json");
     let text = serde_json::to_vec(&boot_plan(&site)?).map_err(VmError::Plan)?;
     std::fs::write(&path, text).map_err(VmError::file("write", &path))?;
-    let program = layout.program(PROFILE, "nodewarden-e2e");
+    let program = layout.program(TESTED, "nodewarden-e2e");
     let mut command = layout.command(&program);
-    command.arg("--agent").arg(layout.program(PROFILE, "nodewarden")).args(filters);
+    command.arg("--agent").arg(layout.program(TESTED, "nodewarden")).args(filters);
     if filters.is_empty() {
         command.arg(TESTS);
     }

@@ -9,8 +9,8 @@ use super::error::VmError;
 use nodewarden_guest_job::{JOB_FILE, Job, PROGRAMS};
 use xtask_common::layout::{Layout, Profile};
 
-/// How what runs in guests is built: as it is shipped, which is also what an emulated machine runs fastest.
-pub const PROFILE: Profile = Profile::Release;
+/// How tests and what they test are built.
+pub const TESTED: Profile = Profile::Dev;
 
 /// The programs of a guest, in addition to its init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,14 @@ pub enum Programs {
 }
 
 impl Programs {
+    /// How they are built.
+    fn profile(self) -> Profile {
+        match self {
+            Self::Bench | Self::Soak | Self::ClusterSoak => Profile::Release,
+            Self::Tests | Self::Node => TESTED,
+        }
+    }
+
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Tests => &["nodewarden", "nodewarden-e2e"],
@@ -62,10 +70,10 @@ pub fn programs(
 ) -> Result<PathBuf, VmError> {
     let mut archive = Archive::new(layout);
     for name in programs.names() {
-        archive.program(&layout.program(PROFILE, name), &format!("{PROGRAMS}/bin/{name}"))?;
+        archive.program(&layout.program(programs.profile(), name), &format!("{PROGRAMS}/bin/{name}"))?;
     }
     let init = format!("{PROGRAMS}/bin/{INIT}");
-    archive.program(&layout.program(PROFILE, INIT), &init)?;
+    archive.program(&layout.program(programs.profile(), INIT), &init)?;
     archive.symlink(&init, "/init");
     archive.directory(&format!("{PROGRAMS}/work"));
     archive.directory("/root");

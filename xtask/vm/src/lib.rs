@@ -1,7 +1,8 @@
 //! `cargo xtask vm`: boots Debian's kernels in QEMU and runs the end-to-end tests there, also on kernels and
 //! with cgroup layouts that this machine does not have.
 //!
-//! What the guests run has to be built first, in the profile [`PROFILE`]: [`run`] gets a function for that.
+//! What the guests run has to be built first, tests in cargo's dev profile and what measures in its release
+//! profile: [`run`] gets a function for that.
 
 #![deny(missing_docs)]
 
@@ -33,14 +34,15 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use nodewarden_guest_job::{KERNEL_TESTS, Layout as CgroupLayout, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS};
+use nodewarden_guest_job::{
+    FILE_TESTS, KERNEL_TESTS, Layout as CgroupLayout, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS,
+};
 use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
 
 pub use error::{BoxedError, VmError};
 pub use guest::KernelChoice;
 use guest::{LayoutChoice, MATRIX, choose};
-pub use initramfs::PROFILE;
 use site::Site;
 pub use soak::soak;
 use suite::Suite;
@@ -291,6 +293,7 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
     };
     let suite = Suite {
         filters: tests(KERNEL_TESTS),
+        with_extremes: tests(FILE_TESTS),
         with_v1: tests(V1_TESTS),
         with_systemd: tests(SYSTEMD_TESTS),
         with_runtime: filter.map_or(RUNTIME_TESTS, |_| &[]).iter().map(|&name| name.to_owned()).collect(),

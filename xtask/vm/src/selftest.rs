@@ -7,7 +7,7 @@ use super::assets::Family;
 use super::boot::{Order, Outcome};
 use super::error::VmError;
 use super::guest::Guest;
-use super::initramfs::PROFILE;
+use super::initramfs::TESTED;
 use super::machine::Emulation;
 use super::site::Site;
 use super::verdict::{Limit, Reason, Verdict};
@@ -126,7 +126,7 @@ fn case(name: &str, site: &Site, patience: u32) -> Result<Case, VmError> {
 }
 
 fn refused_agent(site: &Site) -> Result<std::path::PathBuf, VmError> {
-    let agent = site.layout.program(PROFILE, "nodewarden");
+    let agent = site.layout.program(TESTED, "nodewarden");
     let copy = site.temp().join("nodewarden-refused");
     refused::copy_with_refused(&agent, &site.layout.ebpf_object(), PROGRAM, Path::new(&copy))?;
     Ok(copy)

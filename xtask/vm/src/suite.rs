@@ -40,6 +40,8 @@ pub struct Suite {
     pub with_v1: Vec<String>,
     /// The same for guests with systemd.
     pub with_systemd: Vec<String>,
+    /// More for the guests with cgroup v2 and neither systemd nor a kernel of the middle.
+    pub with_extremes: Vec<String>,
     /// The same for a second guest of each with systemd; there is none if this is empty.
     pub with_runtime: Vec<String>,
     /// Factor on every time-out of the tests.
@@ -63,6 +65,7 @@ impl Suite {
             filters: Vec::new(),
             with_v1: Vec::new(),
             with_systemd: Vec::new(),
+            with_extremes: Vec::new(),
             with_runtime: Vec::new(),
             patience: pace.patience,
             second_attempts: 0,
@@ -118,7 +121,9 @@ impl Suite {
             CgroupLayout::V1 => &self.with_v1,
             CgroupLayout::Systemd => &self.with_systemd,
         };
-        let others = asked.iter().filter(|filter| !filter.starts_with(NUMA_TESTS)).cloned();
+        let extreme = guest.layout == CgroupLayout::V2 && guest.family.is_extreme();
+        let more = self.with_extremes.iter().filter(|filter| extreme && !asked.contains(filter));
+        let others = asked.iter().chain(more).filter(|filter| !filter.starts_with(NUMA_TESTS)).cloned();
         let others = others.collect::<Vec<_>>();
         (asked.is_empty() || !others.is_empty()).then_some(others)
     }
@@ -205,26 +210,28 @@ mod tests {
     use crate::assets::Family;
 
     const PLAIN: Guest = Guest { family: Family::V6_12, layout: CgroupLayout::V2 };
+    const NEWEST: Guest = Guest { family: Family::V7, layout: CgroupLayout::V2 };
     const V1: Guest = Guest { family: Family::V6_1, layout: CgroupLayout::V1 };
     const SYSTEMD: Guest = Guest { family: Family::V6_12, layout: CgroupLayout::Systemd };
 
     #[test]
     fn each_kind_of_guest_has_its_tests() {
-        let suite = |plain: &[&str], v1: &[&str], systemd: &[&str]| {
+        let suite = |plain: &[&str], extremes: &[&str], v1: &[&str], systemd: &[&str]| {
             let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             let suite = Suite {
                 filters: owned(plain),
+                with_extremes: owned(extremes),
                 with_v1: owned(v1),
                 with_systemd: owned(systemd),
                 ..Suite::of(Pace { patience: 1, jobs: 1 })
             };
-            [PLAIN, V1, SYSTEMD].map(|guest| suite.filters_of(guest).map(|all| all.join(" ")))
+            [PLAIN, NEWEST, V1, SYSTEMD].map(|guest| suite.filters_of(guest).map(|all| all.join(" ")))
         };
         let some = |text: &str| Some(text.to_owned());
-        let each = suite(&["a", "b"], &["a"], &["c", "numa_x"]);
-        assert_eq!(each, [some("a b"), some("a"), some("c")]);
-        assert_eq!(suite(&[], &[], &[]), [some(""), some(""), some("")], "all tests");
+        let each = suite(&["a", "b"], &["a", "f"], &["a"], &["c", "numa_x"]);
+        assert_eq!(each, [some("a b"), some("a b f"), some("a"), some("c")]);
+        assert_eq!(suite(&[], &[], &[], &[]), [some(""), some(""), some(""), some("")], "all tests");
         let numa = &["numa_x"];
-        assert_eq!(suite(numa, numa, numa), [None, None, None], "the guest with two nodes alone");
+        assert_eq!(suite(numa, numa, numa, numa), [None, None, None, None], "the guest with two nodes alone");
     }
 }

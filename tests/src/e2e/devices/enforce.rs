@@ -53,10 +53,11 @@ impl<'c> EnforcedFixture<'c> {
     /// A pod that runs `before`, then opens `node` again and again and notes each result.
     fn opening_pod(&self, name: &str, before: &str, node: &str, more: Value) -> Result<Value, Failure> {
         let (volumes, mount) = notes(&self.folder)?;
-        // Some twins cannot be read from; opening is enough.
+        // Some twins cannot be read from; opening is enough. An emulated machine has no time for many tries.
+        let pause = 0.02 * f64::from(self.devices.context().patience);
         let script = format!(
             "{before}; trap 'exit 0' TERM; while true; do ( : < {node} ) 2>/dev/null && echo opened >> /notes/{name} \
-             || echo refused >> /notes/{name}; sleep 0.02; done"
+             || echo refused >> /notes/{name}; sleep {pause:.2}; done"
         );
         let container = shell("c", &script, merged(mount, more));
         Ok(pod(name, json!({ "volumes": volumes, "containers": [container] })))

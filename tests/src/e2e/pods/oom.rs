@@ -38,14 +38,17 @@ fn oom(context: &Context) -> Result<(), Failure> {
         return Err(Failure::Skip("this kernel does not report OOM kills".into()));
     }
     // Process 1 starts a child that uses up the memory for each file in /hungry.
-    let script = "trap 'exit 0' TERM; seen=0; while true; do \
+    let pause = 0.05 * f64::from(context.patience);
+    let script = format!(
+        "trap 'exit 0' TERM; seen=0; while true; do \
         if [ \"`ls /hungry | wc -l`\" -gt $seen ]; then seen=$((seen + 1)); tail /dev/zero; echo ended=$?; fi; \
-        sleep 0.05 & wait $!; done";
+        sleep {pause:.2} & wait $!; done"
+    );
     let hungry = context.temp.join("hungry");
     std::fs::create_dir(&hungry).map_err(Failure::file(&hungry))?;
     let mut pod = one(
         "hungry",
-        script,
+        &script,
         json!({
         "resources": { "limits": { "memory": "32Mi" } },
         "volumeMounts": [{ "name": "hungry", "mountPath": "/hungry" }] }),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::NEEDS;
-use super::fixture::{ManagersFixture, exclusive, shared};
+use super::fixture::ManagersFixture;
 use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::eventually;
 use crate::harness::{Context, Failure, Test};
@@ -37,10 +37,10 @@ fn alone(context: &Context) -> Result<(), Failure> {
     let (all, others) = lists()?;
     let begun = SystemTime::now();
     let mut fixture = ManagersFixture::new(context, STATIC)?;
-    fixture.pods.put([shared("neighbour")])?;
+    fixture.pods.put([fixture.shared("neighbour")])?;
     let neighbour = fixture.pods.wait_up("neighbour")?;
     fixture.wait_cpus(&neighbour, &all)?;
-    fixture.pods.put([exclusive("own", 1)])?;
+    fixture.pods.put([fixture.exclusive("own", 1)])?;
     let own = fixture.pods.wait_up("own")?;
     // Others had left before it was created.
     ensure_eq!(fixture.cgroup_file(&own, "cpuset.cpus")?, "1", "CPUs of the container");
@@ -69,7 +69,7 @@ fn alone(context: &Context) -> Result<(), Failure> {
         ensure_eq!(fixture.cpu_state()?, (others.clone(), entries.clone()), "state after a restart");
     }
     // A container that starts while the agent knows of the other one starts where it may be.
-    fixture.pods.put([shared("second")])?;
+    fixture.pods.put([fixture.shared("second")])?;
     let second = fixture.pods.wait_up("second")?;
     ensure_eq!(fixture.cgroup_file(&second, "cpuset.cpus")?, others, "CPUs of a pod that came later");
 
@@ -120,9 +120,9 @@ fn ran<const N: usize>(
 /// As with a kubelet, a running Guaranteed pod cannot get other CPUs in place.
 fn no_resize(context: &Context) -> Result<(), Failure> {
     let mut fixture = ManagersFixture::new(context, STATIC)?;
-    fixture.pods.put([exclusive("own", 1)])?;
+    fixture.pods.put([fixture.exclusive("own", 1)])?;
     let own = fixture.pods.wait_up("own")?;
-    let mut changed = exclusive("own", 1);
+    let mut changed = fixture.exclusive("own", 1);
     changed["spec"]["containers"][0]["resources"]["limits"]["memory"] = json!("48Mi");
     fixture.pods.put([changed])?;
     let expected = "Infeasible: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy";

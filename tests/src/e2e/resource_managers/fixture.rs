@@ -15,11 +15,6 @@ use crate::e2e::support::eventually;
 use crate::fixture::{CpuTimes, PodResources, device_ids};
 use crate::harness::{Context, Failure};
 
-/// A script that uses a good part of a CPU as long as it runs. Not all of it: the container runtime and the
-/// agent need the rest of a machine with two CPUs.
-pub const SPIN: &str = "trap 'exit 0' TERM; while true; do i=0; \
-                        while test $i -lt 3000; do i=$((i+1)); done; sleep 0.02 & wait $!; done";
-
 /// The agent with policies, its pods, and a kubelet's directory of its own.
 pub struct ManagersFixture<'c> {
     pub pods: PodFixture<'c>,
@@ -153,26 +148,38 @@ impl<'c> ManagersFixture<'c> {
         });
         Ok(differences.collect())
     }
-}
 
-/// A Guaranteed pod that asks for whole CPUs and 32 MiB, and spins.
-pub fn exclusive(name: &str, cpus: u32) -> Value {
-    guaranteed(name, cpus, "32Mi", SPIN)
-}
+    /// A script that uses a part of a CPU as long as it runs. Not all of it: the container runtime and the
+    /// agent need the rest of a machine with two CPUs, above all of an emulated one.
+    pub fn spin(&self) -> String {
+        let patience = self.context().patience;
+        format!(
+            "trap 'exit 0' TERM; while true; do i=0; while test $i -lt {}; do i=$((i+1)); done; \
+             sleep {:.2} & wait $!; done",
+            3000 / patience,
+            0.02 * f64::from(patience)
+        )
+    }
 
-/// The same with one device of the tests' plugin, [`super::numa::RESOURCE`].
-pub fn with_device(name: &str, cpus: u32) -> Value {
-    let limits = json!({ "limits": { "cpu": cpus.to_string(), "memory": "32Mi", RESOURCE: "1" } });
-    one(name, SPIN, json!({ "resources": limits }))
-}
+    /// A Guaranteed pod that asks for whole CPUs and 32 MiB, and spins.
+    pub fn exclusive(&self, name: &str, cpus: u32) -> Value {
+        self.guaranteed(name, cpus, "32Mi", &self.spin())
+    }
 
-/// A Guaranteed pod with this script.
-pub fn guaranteed(name: &str, cpus: u32, memory: &str, script: &str) -> Value {
-    let limits = json!({ "limits": { "cpu": cpus.to_string(), "memory": memory } });
-    one(name, script, json!({ "resources": limits }))
-}
+    /// The same with one device of the tests' plugin, [`super::numa::RESOURCE`].
+    pub fn with_device(&self, name: &str, cpus: u32) -> Value {
+        let limits = json!({ "limits": { "cpu": cpus.to_string(), "memory": "32Mi", RESOURCE: "1" } });
+        one(name, &self.spin(), json!({ "resources": limits }))
+    }
 
-/// A BestEffort pod that spins.
-pub fn shared(name: &str) -> Value {
-    one(name, SPIN, json!({}))
+    /// A Guaranteed pod with this script.
+    pub fn guaranteed(&self, name: &str, cpus: u32, memory: &str, script: &str) -> Value {
+        let limits = json!({ "limits": { "cpu": cpus.to_string(), "memory": memory } });
+        one(name, script, json!({ "resources": limits }))
+    }
+
+    /// A BestEffort pod that spins.
+    pub fn shared(&self, name: &str) -> Value {
+        one(name, &self.spin(), json!({}))
+    }
 }

@@ -7,7 +7,7 @@ use nodewarden_machine::cpu_set::CpuSet;
 use serde_json::json;
 
 use super::NUMA_NEEDS;
-use super::fixture::{ManagersFixture, SPIN, exclusive, guaranteed, shared, with_device};
+use super::fixture::ManagersFixture;
 use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::eventually;
 use crate::fixture::{Behaviour, NativePlugin, PluginDevice};
@@ -73,11 +73,11 @@ fn aligned(context: &Context) -> Result<(), Failure> {
     let shape = shape()?;
     let mut fixture = ManagersFixture::new(context, &settings(&shape))?;
     // 24 MiB of its memory are filled before it spins.
-    let fill = format!("x=$(head -c 25165824 /dev/zero | tr '\\0' a); {SPIN}");
+    let fill = format!("x=$(head -c 25165824 /dev/zero | tr '\\0' a); {}", fixture.spin());
     fixture.pods.put([
-        shared("neighbour"),
-        guaranteed("first", 2, "128Mi", &fill),
-        guaranteed("second", 2, "128Mi", &fill),
+        fixture.shared("neighbour"),
+        fixture.guaranteed("first", 2, "128Mi", &fill),
+        fixture.guaranteed("second", 2, "128Mi", &fill),
     ])?;
     let pods = ["first", "second", "neighbour"].map(|name| fixture.pods.wait_up(name));
     let [first, second, neighbour] = pods;
@@ -138,7 +138,9 @@ fn with_devices(context: &Context) -> Result<(), Failure> {
     behaviour.devices = ["a0", "a1"].map(|id| PluginDevice::healthy(id).on(0)).to_vec();
     let plugin = NativePlugin::start(&behaviour, None).map_err(Failure::file("a plugin's threads"))?;
     fixture.wait_devices(RESOURCE, &["a0", "a1"])?;
-    fixture.pods.put([with_device("small", 2), with_device("large", shape.nodes[1].len() as u32)])?;
+    fixture
+        .pods
+        .put([fixture.with_device("small", 2), fixture.with_device("large", shape.nodes[1].len() as u32)])?;
     let small = fixture.pods.wait_up("small")?;
     let own = cpus(&fixture, &small)?;
     ensure!(own.len() == 2 && own.is_subset(&shape.nodes[0]), "CPUs {own} are not of the devices' node");
@@ -201,14 +203,14 @@ fn refused(context: &Context) -> Result<(), Failure> {
     let mut fixture = ManagersFixture::new(context, &settings(&shape))?;
     let large = shape.nodes[1].len() as u32;
     for name in ["first", "second"] {
-        fixture.pods.put([exclusive(name, 2)])?;
+        fixture.pods.put([fixture.exclusive(name, 2)])?;
         fixture.pods.wait_up(name)?;
     }
     // The first one is on the node of the reserved core, the second one on the other. Both have two CPUs
     // left.
     fixture.pods.remove("first")?;
     fixture.pods.wait_gone(&["first"])?;
-    fixture.pods.put([exclusive("large", large)])?;
+    fixture.pods.put([fixture.exclusive("large", large)])?;
     let is_refused = |pod: &ListedPod| pod.text("/status/reason") == "TopologyAffinityError";
     let refused = fixture.pods.wait_until("large", "refused", 30, is_refused)?;
     let message = refused.text("/status/message");
@@ -230,7 +232,7 @@ fn unplugged(context: &Context) -> Result<(), Failure> {
         shape.core
     );
     let mut fixture = ManagersFixture::new(context, &settings)?;
-    fixture.pods.put([shared("neighbour"), exclusive("own", 2)])?;
+    fixture.pods.put([fixture.shared("neighbour"), fixture.exclusive("own", 2)])?;
     let (own, neighbour) = (fixture.pods.wait_up("own")?, fixture.pods.wait_up("neighbour")?);
     let before = cpus(&fixture, &own)?;
     let lost = before.iter().last().unwrap_or(1);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::NEEDS;
 use super::exclusive::{STATIC, lists};
-use super::fixture::{ManagersFixture, exclusive, shared};
+use super::fixture::ManagersFixture;
 use crate::e2e::support::{eventually, since};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
@@ -30,7 +30,7 @@ fn of_a_kubelet(uid: &str) -> String {
 fn damaged(context: &Context) -> Result<(), Failure> {
     let (_, others) = lists()?;
     let mut fixture = ManagersFixture::new(context, STATIC)?;
-    fixture.pods.put([shared("neighbour"), exclusive("own", 1)])?;
+    fixture.pods.put([fixture.shared("neighbour"), fixture.exclusive("own", 1)])?;
     let (neighbour, own) = (fixture.pods.wait_up("neighbour")?, fixture.pods.wait_up("own")?);
     let before = fixture.cpu_state()?;
     fixture.pods.kill_agent()?;
@@ -59,7 +59,7 @@ fn damaged(context: &Context) -> Result<(), Failure> {
 fn policies(context: &Context) -> Result<(), Failure> {
     let (_, others) = lists()?;
     let mut fixture = ManagersFixture::new(context, STATIC)?;
-    fixture.pods.put([shared("neighbour"), exclusive("own", 1)])?;
+    fixture.pods.put([fixture.shared("neighbour"), fixture.exclusive("own", 1)])?;
     let (neighbour, own) = (fixture.pods.wait_up("neighbour")?, fixture.pods.wait_up("own")?);
     fixture.pods.stop_agent();
     // The same CPU stays reserved, or the pod that came with the policy would not fit.
@@ -67,7 +67,7 @@ fn policies(context: &Context) -> Result<(), Failure> {
     fixture.pods.start_agent()?;
     let now = fixture.pods.wait_up("own")?;
     ensure_eq!(now.container("c")?.id(), own.container("c")?.id(), "the container without the policy");
-    fixture.pods.put([shared("third")])?;
+    fixture.pods.put([fixture.shared("third")])?;
     fixture.pods.wait_up("third")?;
     fixture.pods.stop_agent();
     fixture.pods.set_kubelet(STATIC);
@@ -85,7 +85,7 @@ fn gone(context: &Context) -> Result<(), Failure> {
     let uid = "0b6ba7f4-0000-4000-8000-000000000001";
     let state = of_a_kubelet(uid);
     let mut fixture = ManagersFixture::with_state(context, STATIC, &[("cpu_manager_state", &state)])?;
-    fixture.pods.put([exclusive("own", 1)])?;
+    fixture.pods.put([fixture.exclusive("own", 1)])?;
     let own = fixture.pods.wait_until("own", "up", 60, |pod| pod.is_up())?;
     fixture.wait_cpus(&own, "1")?;
     let (_, entries) = fixture.cpu_state()?;
@@ -104,7 +104,7 @@ fn memory(context: &Context) -> Result<(), Failure> {
         return Err(Failure::Skip("this kernel has no NUMA nodes".into()));
     }
     let mut fixture = ManagersFixture::new(context, settings)?;
-    fixture.pods.put([exclusive("own", 1), shared("neighbour")])?;
+    fixture.pods.put([fixture.exclusive("own", 1), fixture.shared("neighbour")])?;
     let own = fixture.pods.wait_up("own")?;
     ensure_eq!(fixture.cgroup_file(&own, "cpuset.mems")?, "0", "memory nodes of the container");
     let state = fixture.state("memory_manager_state")?;

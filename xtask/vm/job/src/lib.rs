@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use node::{
     ADDRESS, BootPlan, CONSOLE, GUESTS, HOST, NODE, NODE_DISK, NOTES, NodeJob, NodeState, POWER_OFF, ROOT,
 };
-pub use tests_of_kernels::{KERNEL_TESTS, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS};
+pub use tests_of_kernels::{FILE_TESTS, KERNEL_TESTS, RUNTIME_TESTS, SYSTEMD_TESTS, V1_TESTS};
 
 /// Where `xtask` puts the job in the initramfs.
 pub const JOB_FILE: &str = "/job.json";

@@ -43,6 +43,13 @@ pub enum Family {
     V7,
 }
 
+impl Family {
+    /// Whether it is the oldest or the newest.
+    pub fn is_extreme(self) -> bool {
+        matches!(self, Self::V5_10 | Self::V7)
+    }
+}
+
 /// An unpacked QEMU.
 #[derive(Debug, Clone)]
 pub struct Qemu {
