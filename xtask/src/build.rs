@@ -32,17 +32,25 @@ pub enum Programs {
     /// The agent.
     Agent(Profile),
     /// The agent and what tests and runs it, as quickly as they are compiled.
+    Quick,
+    /// The same with an optimised agent, which shares its dependencies with the unit tests. Tests wait for
+    /// the agent most of the time, so their own code is not optimised.
     Tested,
     /// The agent and what measures it, all optimised so that the tests take nothing from the figures.
     Measured,
 }
 
 impl Programs {
+    /// [`Self::Quick`] or [`Self::Tested`].
+    pub fn tested(quick: bool) -> Self {
+        if quick { Self::Quick } else { Self::Tested }
+    }
+
     /// How they are built.
     fn profile(self) -> Profile {
         match self {
             Self::Agent(profile) => profile,
-            Self::Tested => Profile::Dev,
+            Self::Quick | Self::Tested => Profile::Dev,
             Self::Measured => Profile::Release,
         }
     }
@@ -51,13 +59,13 @@ impl Programs {
     fn packages(self) -> &'static [&'static str] {
         match self {
             Self::Agent(_) => &["nodewarden"],
-            Self::Tested | Self::Measured => &["nodewarden", "nodewarden-tests"],
+            Self::Quick | Self::Tested | Self::Measured => &["nodewarden", "nodewarden-tests"],
         }
     }
 }
 
-/// What end-to-end tests need of [`Programs::Tested`].
-pub const TESTED: [&str; 4] = ["nodewarden", "nodewarden-e2e", "nodewarden-stage", "nodewarden-guest"];
+/// Cargo's configuration for [`Programs::Tested`].
+const TESTED: [&str; 2] = ["profile.dev.opt-level=1", "profile.dev.package.nodewarden-tests.opt-level=0"];
 
 /// The build failed.
 #[derive(Debug, Error)]
@@ -145,6 +153,9 @@ pub fn host_programs(layout: &Layout, programs: Programs, quiet: bool) -> Result
     }
     if programs.profile() == Profile::Release {
         cargo.arg("--release");
+    }
+    if programs == Programs::Tested {
+        cargo.args(TESTED.iter().flat_map(|line| ["--config", line]));
     }
     say_less(&mut cargo, quiet);
     Ok(process::show(&mut cargo)?)

@@ -86,7 +86,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), PicturesError> {
         process::show(&mut cargo)?;
     }
     if page {
-        build::host_programs(layout, Programs::Tested, false)?;
+        build::host_programs(layout, Programs::Quick, false)?;
         let mut stage = layout.command(layout.program(Profile::Dev, "nodewarden-stage"));
         stage.arg("--agent").arg(layout.program(Profile::Dev, "nodewarden"));
         stage.args(["pictures", "--folder", FOLDER]);

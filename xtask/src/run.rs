@@ -90,7 +90,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), RunError> {
     build::kernel_programs(layout, false)?;
     let programs = match (alone, args.release) {
         (true, _) => Programs::Agent(profile),
-        (false, false) => Programs::Tested,
+        (false, false) => Programs::Quick,
         (false, true) => Programs::Measured,
     };
     build::host_programs(layout, programs, false)?;

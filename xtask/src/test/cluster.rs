@@ -33,6 +33,7 @@ pub const NODE_VARIABLE: &str = "NODEWARDEN_NODE";
 pub fn run(
     layout: &Layout,
     filter: Option<&str>,
+    quick: bool,
     kubelet: bool,
     clock: &mut Clock,
     tally: &mut Tally,
@@ -44,7 +45,7 @@ pub fn run(
     setup::ensure(layout, if kubelet { Purpose::Conformance } else { Purpose::Cluster })?;
     clock.ended("setup");
     build::kernel_programs(layout, true)?;
-    build::host_programs(layout, Programs::Tested, false)?;
+    build::host_programs(layout, Programs::tested(quick), false)?;
     clock.ended("programs");
     let arguments = [filter.unwrap_or(PREFIX)];
     // A kubelet uses fixed paths of the machine.

@@ -1,6 +1,7 @@
 //! The agent on this machine's kernel, by the program `nodewarden-e2e`.
 
 use std::process::Command;
+use std::thread;
 
 use super::TestError;
 use super::clock::Clock;
@@ -16,15 +17,15 @@ const JOBS: usize = 4;
 /// How many tests that fail are run a second time, in each of the two parts of a whole run.
 pub const SECOND_ATTEMPTS: &str = "3";
 
-/// Builds the agent and its end-to-end tests, unless they are `built`, and runs them. `before` is called
-/// before the first test.
+/// Builds the agent and its end-to-end tests and runs them; quick ones test an agent that is not optimised,
+/// which is too slow for some of the times that the tests bound. `before` is called before the first test.
 ///
 /// # Errors
 /// When they can't be built or started.
 pub fn run(
     layout: &Layout,
     filter: Option<&str>,
-    built: bool,
+    quick: bool,
     clock: &mut Clock,
     tally: &mut Tally,
     before: &mut dyn FnMut(),
@@ -33,11 +34,9 @@ pub fn run(
         tally.skip("end-to-end tests", "they load kernel programs, which needs root");
         return Ok(());
     }
-    if !built {
-        build::host_programs(layout, Programs::Tested, false)?;
-        clock.ended("programs");
-    }
+    build::host_programs(layout, Programs::tested(quick), false)?;
     before();
+    clock.ended("programs");
     let mut command = command(layout);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
     if filter.is_none() {
@@ -45,6 +44,17 @@ pub fn run(
         command.args(["--part", "first", "--second-attempts", SECOND_ATTEMPTS]);
     }
     count(&mut command, filter.is_some(), tally)
+}
+
+/// Begins to build what [`run`] tests while other tests wait. Its end is not waited for: cargo makes
+/// [`run`]'s own build wait for this one, and that one shows the errors.
+pub fn build_ahead(layout: &Layout) {
+    let layout = layout.clone();
+    thread::spawn(move || {
+        // Refused: then the tests that run meanwhile share the CPUs with it.
+        drop(process::take_idle_time());
+        drop(build::host_programs(&layout, Programs::Tested, true));
+    });
 }
 
 /// The program with its agent.

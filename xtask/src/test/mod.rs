@@ -59,7 +59,7 @@ pub struct Args {
     kind: Option<String>,
     /// Only tests whose name contains this (conformance: matches this); leaves the checks out
     filter: Option<String>,
-    /// Leave out formatting, lints, licences and other kernels
+    /// Leave out formatting, lints, licences and other kernels, and test an agent that is not optimised
     #[arg(long)]
     quick: bool,
     /// With cluster and conformance: the real kubelet in place of nodewarden
@@ -114,7 +114,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let mut clock = Clock::start();
     let quick = args.quick;
     let done = match kind {
-        Kind::Cluster => cluster::run(layout, filter, args.kubelet, &mut clock, &mut tally),
+        Kind::Cluster => cluster::run(layout, filter, quick, args.kubelet, &mut clock, &mut tally),
         Kind::Conformance => {
             let run = conformance::Run {
                 focus: filter,
@@ -146,12 +146,10 @@ fn run_kind(
 ) -> Result<(), TestError> {
     let guests = kind == Kind::Vm || (kind == Kind::All && !quick);
     let mut fetching = guests.then(|| vm::Fetching::begin(layout));
-    // What takes minutes and is needed late is set up while unit tests and the first end-to-end tests run,
-    // which mostly wait.
+    // What takes minutes and is needed late is set up while the first end-to-end tests run, which mostly
+    // wait.
     let everything = kind == Kind::All && filter.is_none() && !quick;
     let later = everything && layout::is_root();
-    // All that runs is built with the unit tests, not only what they need.
-    let all_built = kind == Kind::All && layout::is_root();
     // And what is downloaded while the code is checked, unless its progress would be mixed with cargo's.
     let meanwhile = later && !stderr().is_terminal();
     let first = match (later, meanwhile) {
@@ -177,14 +175,13 @@ fn run_kind(
         }
         clock.ended("checks");
     }
-    let mut rest = None;
     if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
-        let more = if all_built { &build::TESTED[..] } else { &[] };
-        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter, lint: everything, more };
+        let then = (kind == Kind::All && !quick && layout::is_root()).then_some(layout);
+        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter, lint: everything };
         let mut downloaded = Ok(());
         let built = || {
             downloaded = downloads.map_or(Ok(()), meanwhile::Setup::wait);
-            rest = later.then(|| meanwhile::Setup::begin_compiling(layout));
+            then.into_iter().for_each(e2e::build_ahead);
         };
         unit::run(layout, scope, tally, built)?;
         downloaded?;
@@ -195,8 +192,12 @@ fn run_kind(
     }
     let mut documents = None;
     if matches!(kind, Kind::All | Kind::E2e) {
-        let mut before = || fetching.iter_mut().for_each(vm::Fetching::wait);
-        e2e::run(layout, filter, all_built, clock, tally, &mut before)?;
+        let mut rest = None;
+        let mut before = || {
+            fetching.iter_mut().for_each(vm::Fetching::wait);
+            rest = later.then(|| meanwhile::Setup::begin_compiling(layout));
+        };
+        e2e::run(layout, filter, quick, clock, tally, &mut before)?;
         clock.ended("end-to-end tests");
         if let Some(rest) = rest {
             rest.wait()?;
@@ -211,7 +212,7 @@ fn run_kind(
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
     if guests {
-        tally.add(vm::run(layout, filter, all_built, clock)?);
+        tally.add(vm::run(layout, filter, clock)?);
         clock.ended("virtual machines");
     }
     if let Some(documents) = documents {

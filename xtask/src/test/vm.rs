@@ -35,23 +35,15 @@ impl Fetching {
     }
 }
 
-/// Runs the end-to-end tests in every guest, and the tests of the harness itself; what runs is built first,
-/// unless it is `built`. A machine that can't boot
+/// Runs the end-to-end tests in every guest, and the tests of the harness itself. A machine that can't boot
 /// guests has them counted as skipped. No other test runs meanwhile: emulated machines that get only what
 /// others leave of two CPUs miss time-outs.
 ///
 /// # Errors
 /// When the programs can't be built, or guests not be booted for a fault of ours.
-pub fn run(
-    layout: &Layout,
-    filter: Option<&str>,
-    built: bool,
-    clock: &mut Clock,
-) -> Result<Tally, TestError> {
-    if !built {
-        vm::build(layout, Programs::Tested)?;
-        clock.ended("programs of the virtual machines");
-    }
+pub fn run(layout: &Layout, filter: Option<&str>, clock: &mut Clock) -> Result<Tally, TestError> {
+    vm::build(layout, Programs::Tested)?;
+    clock.ended("programs of the virtual machines");
     println!("running the end-to-end tests in virtual machines");
     Ok(nodewarden_vm::everything(layout, filter)?)
 }

@@ -88,8 +88,7 @@ fn accessible(context: &Context) -> Result<(), Failure> {
         page.browser.press("ArrowDown")?;
         page.browser.press("Enter")?;
         page.until("the panel is open", "document.getElementById('panel').open")?;
-        // Its colours are final when it has slid in.
-        std::thread::sleep(context.patiently(1));
+        page.until("the panel has slid in", "document.getElementById('panel').getAnimations().length === 0")?;
         no_faults(&mut page, &format!("the panel in {look}"))?;
         page.browser.press("Escape")?;
     }

@@ -28,8 +28,6 @@ pub struct Scope<'a> {
     pub filter: Option<&'a str>,
     /// Whether what they compile is linted, which counts as a test.
     pub lint: bool,
-    /// Other programs that are built with them.
-    pub more: &'a [&'a str],
 }
 
 /// The tests of one program that are to run.
@@ -47,7 +45,7 @@ struct Chosen {
 /// # Errors
 /// When cargo or a test program can't be started, or a test does not compile.
 pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce()) -> Result<(), TestError> {
-    let programs = build(layout, scope.lint, scope.more, tally)?;
+    let programs = build(layout, scope.lint, tally)?;
     built();
     let mut chosen = Vec::new();
     for program in programs {
@@ -63,13 +61,8 @@ pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce(
 
 /// Builds them. If that fails with clippy, they are built again without it: then they are tested all the same
 /// if only a lint was not kept.
-fn build(
-    layout: &Layout,
-    lint: bool,
-    more: &[&str],
-    tally: &mut Tally,
-) -> Result<Vec<Program>, CommandError> {
-    let mut linted = programs::build_command(layout, more);
+fn build(layout: &Layout, lint: bool, tally: &mut Tally) -> Result<Vec<Program>, CommandError> {
+    let mut linted = programs::build_command(layout);
     if lint {
         match checks::lint_what_is_compiled(layout, &mut linted) {
             Ok(()) => {
@@ -82,7 +75,7 @@ fn build(
             Err(reason) => checks::skip_lints(reason, tally),
         }
     }
-    programs::build(programs::build_command(layout, more))
+    programs::build(programs::build_command(layout))
 }
 
 /// Chooses among `tests`. Those that would need recorded values which are not there are counted as skipped.
@@ -161,8 +154,7 @@ mod tests {
         let program = Program { name: "gc".into(), path: "/p".into(), folder: "/f".into() };
         let tests = ["rank::oldest", "golden::x", "order::golden::y"].map(str::to_owned).to_vec();
         let mut tally = Tally::default();
-        let chosen =
-            choose(program, tests, Scope { golden_only, filter, lint: false, more: &[] }, golden, &mut tally);
+        let chosen = choose(program, tests, Scope { golden_only, filter, lint: false }, golden, &mut tally);
         (chosen.tests.join(" "), chosen.all, tally.counts.skipped)
     }
 

@@ -41,14 +41,12 @@ struct Profile {
     test: bool,
 }
 
-/// The command that builds the tests of every package but the kernel programs, and with them the programs
-/// called `more`: what all of these depend on is then compiled once. Tests of programs with `test = false`
+/// The command that builds the tests of every package but the kernel programs. Programs with `test = false`
 /// are left out: they would have the library that they call compiled a second time, which for the end-to-end
 /// tests takes 45 s of a CPU.
-pub fn build_command(layout: &Layout, more: &[&str]) -> Command {
+pub fn build_command(layout: &Layout) -> Command {
     let mut command = layout.cargo();
-    command.args(["build", "--workspace", "--exclude", "nodewarden-ebpf", "--tests"]);
-    command.args(more.iter().flat_map(|program| ["--bin", program]));
+    command.args(["test", "--workspace", "--exclude", "nodewarden-ebpf", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
     command
 }
