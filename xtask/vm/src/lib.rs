@@ -49,8 +49,8 @@ use suite::Suite;
 
 /// Time-outs in emulated machines, unless said otherwise, are this many times those on the host.
 const PATIENCE: u32 = 5;
-/// Guests at a time, unless said otherwise. One uses less than half a CPU on average, since its tests mostly
-/// wait; its memory is 1 GiB.
+/// Guests at a time, unless said otherwise. One alone keeps one CPU nine tenths busy; with a third, two CPUs
+/// work while a guest waits. Its memory is 1 GiB.
 const JOBS: usize = 3;
 
 /// Arguments of `cargo xtask vm`.

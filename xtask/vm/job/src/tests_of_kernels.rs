@@ -24,18 +24,18 @@ pub const KERNEL_TESTS: &[&str] = &[
     "network_",
     "block_requests",
     "reclaim_stalls",
-];
-
-/// Those whose outcome the presence of a file or of a system call can change: for the guests with cgroup v2
-/// that have the oldest and the newest kernel. What one of these has, those between them have too.
-pub const FILE_TESTS: &[&str] = &[
-    "workload_",
-    "endpoints_answer",
-    "answers_while_cgroups_come_and_go",
     "oom_score_adj",
     "cgroups_beyond_capacity",
     "late_packets",
     "late_writes",
+];
+
+/// Those whose outcome the presence of a file or of a system call can change: for the guests with cgroup v2
+/// that have the oldest and the newest kernel. What the oldest has, those between them have too.
+pub const FILE_TESTS: &[&str] = &[
+    "workload_",
+    "endpoints_answer",
+    "answers_while_cgroups_come_and_go",
     "eviction_observed",
     "throttle_memory",
     "system_cgroups_",
@@ -49,6 +49,7 @@ pub const FILE_TESTS: &[&str] = &[
 /// Those whose outcome the files and hierarchies of cgroup v1 can change: for guests with it, whose kernel
 /// the matrix also has with cgroup v2.
 pub const V1_TESTS: &[&str] = &[
+    "workload_oom",
     "topics_are_on",
     "programs_are_attached",
     "oom_single",
@@ -56,13 +57,16 @@ pub const V1_TESTS: &[&str] = &[
     "memory_max_kills",
     "cpu_quota_throttles",
     "cpu_matches_files",
+    "oom_storm",
     "pids_",
     "cgroup_lifecycle",
     "process_counters",
     "reclaim_stalls",
+    "cgroups_beyond_capacity",
     "eviction_observed",
     "throttle_memory",
     "system_cgroups_",
+    "interrupt_ends_cleanly",
     "hierarchy_matches_kubelet",
     "drift_is_corrected",
     "memory_limit_below_usage_is_deferred",
