@@ -110,11 +110,9 @@ impl World {
                 self.record.note_kill(name, id, *reason);
                 let index = self.observed.containers.iter().position(|c| c.id == *id).unwrap();
                 self.end(index, self.stopped);
-                // What is ended to be started again is a cause of its own; for a probe, if its policy ever
-                // restarts.
-                let restarts = |code| policy::restarts(&self.pod, self.find(name), code);
-                let cause = *reason == KillReason::Unknown || reason.is_by_probe() && restarts(137);
-                if cause && !restarts(self.stopped) {
+                // What is ended to be started again is a cause of its own.
+                let unknown = *reason == KillReason::Unknown;
+                if unknown && !policy::restarts(&self.pod, self.find(name), self.stopped) {
                     *self.causes.entry(name.clone()).or_default() += 1;
                 }
             }
@@ -204,10 +202,14 @@ impl World {
 
     pub(super) fn end(&mut self, index: usize, exit_code: i32) {
         let seen = &mut self.observed.containers[index];
-        let name = seen.name.clone();
+        let (id, name) = (seen.id.clone(), seen.name.clone());
         (seen.stage, seen.exit_code) = (ContainerStage::Exited, exit_code);
         seen.finished = Some(at(self.now));
-        if policy::restarts(&self.pod, self.find(&name), exit_code) {
+        // A container that the agent ends for a probe has failed however it exits: also one that exits by
+        // itself after the agent noted that it ends it, and before it did.
+        let by_probe = self.record.container(&name).is_some_and(|own| own.ended_by_probe(&id));
+        let restarts = |code| policy::restarts(&self.pod, self.find(&name), code);
+        if restarts(exit_code) || by_probe && restarts(policy::PROBE_KILLED) {
             *self.causes.entry(name).or_default() += 1;
         }
     }
