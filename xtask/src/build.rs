@@ -64,8 +64,15 @@ impl Programs {
     }
 }
 
-/// Cargo's configuration for [`Programs::Tested`].
-const TESTED: [&str; 2] = ["profile.dev.opt-level=1", "profile.dev.package.nodewarden-tests.opt-level=0"];
+/// Cargo's options for [`Programs::Tested`].
+const TESTED: [&str; 6] = [
+    "--features",
+    "nodewarden-tests/as-unit-tests",
+    "--config",
+    "profile.dev.opt-level=1",
+    "--config",
+    "profile.dev.package.nodewarden-tests.opt-level=0",
+];
 
 /// The build failed.
 #[derive(Debug, Error)]
@@ -155,7 +162,7 @@ pub fn host_programs(layout: &Layout, programs: Programs, quiet: bool) -> Result
         cargo.arg("--release");
     }
     if programs == Programs::Tested {
-        cargo.args(TESTED.iter().flat_map(|line| ["--config", line]));
+        cargo.args(TESTED);
     }
     say_less(&mut cargo, quiet);
     Ok(process::show(&mut cargo)?)

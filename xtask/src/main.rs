@@ -67,6 +67,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(compiled) = test::compiler::run() {
+        return compiled;
+    }
     let cli = Cli::parse();
     let layout = match Layout::find(Path::new(env!("CARGO_MANIFEST_DIR"))) {
         Ok(layout) => layout,

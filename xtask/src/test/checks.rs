@@ -10,7 +10,7 @@ use xtask_common::layout::Layout;
 use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
 
-use super::TestError;
+use super::{TestError, compiler};
 use crate::setup::CARGO_DENY;
 use crate::{build, layers};
 
@@ -30,6 +30,7 @@ impl Check {
 }
 
 const CLIPPY: &str = "clippy";
+const DOC: &str = "doc";
 const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 /// The features are for [`lint_what_is_compiled`].
 const DOCUMENTED: [&str; 4] =
@@ -41,34 +42,52 @@ const DOCUMENTED: [&str; 4] =
 ///
 /// # Errors
 /// Why clippy can't be used.
-pub fn lint_what_is_compiled(layout: &Layout, command: &mut Command) -> Result<(), String> {
+fn lint_what_is_compiled(layout: &Layout, command: &mut Command) -> Result<(), String> {
+    let driver = sysroot(layout)?.join("bin/clippy-driver");
+    if !driver.exists() {
+        return Err(format!("{} does not exist", driver.display()));
+    }
+    command.env("RUSTC_WORKSPACE_WRAPPER", driver).env(CLIPPY_ARGS.0, CLIPPY_ARGS.1);
+    Ok(())
+}
+
+/// The same for the build of the unit tests, which also checks the documents of what it compiles: see
+/// [`count_documents`].
+///
+/// # Errors
+/// Why clippy or rustdoc can't be used.
+pub fn lint_and_document_what_is_compiled(layout: &Layout, command: &mut Command) -> Result<(), String> {
+    compiler::compile_by(layout, command, &sysroot(layout)?)?;
+    command.env(CLIPPY_ARGS.0, CLIPPY_ARGS.1);
+    Ok(())
+}
+
+/// What `cargo clippy -- -D warnings` sets.
+const CLIPPY_ARGS: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+
+/// The toolchain's folder, if it has clippy.
+fn sysroot(layout: &Layout) -> Result<PathBuf, String> {
     if let Some(reason) = missing(layout, "clippy") {
         return Err(reason);
     }
     let sysroot = process::capture(layout.command("rustc").args(["--print", "sysroot"]));
-    let sysroot = sysroot.map_err(|error| error.to_string())?;
-    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
-    if !driver.exists() {
-        return Err(format!("{} does not exist", driver.display()));
-    }
-    command.env("RUSTC_WORKSPACE_WRAPPER", driver);
-    command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    Ok(())
+    Ok(PathBuf::from(sysroot.map_err(|error| error.to_string())?.trim()))
 }
 
 /// All packages but the kernel programs.
 const HOST: [&str; 3] = ["--workspace", "--exclude", "nodewarden-ebpf"];
 
-/// Checks the code: formatting, the kernel programs' lints and layers. What lints deny is in the root
-/// Cargo.toml. A check whose program is not on this machine counts as skipped.
+/// Checks the code: formatting, the kernel programs' lints and documents, and layers. What lints deny is in
+/// the root Cargo.toml. A check whose program is not on this machine counts as skipped.
 ///
 /// # Errors
 /// When one can't be started, or the layers can't be read.
 pub fn code(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
-    let kernel = build::kernel_cargo(layout, "clippy");
+    let kernel = |subcommand| build::kernel_cargo(layout, subcommand);
     let checks = [
         Check::new("fmt", Some("fmt"), cargo(layout, "fmt"), &["--all", "--check"]),
-        Check::new("clippy_kernel_programs", Some("clippy"), kernel, &DENY_WARNINGS),
+        Check::new("clippy_kernel_programs", Some("clippy"), kernel("clippy"), &DENY_WARNINGS),
+        Check::new("doc_kernel_programs", None, kernel("doc"), &["--no-deps", "--document-private-items"]),
     ];
     run_all(layout, checks, tally)?;
     layers(layout, tally)
@@ -95,23 +114,32 @@ pub fn skip_lints(reason: String, tally: &mut Tally) {
 }
 
 /// Checks that the documents of the code can be made: every item that must have one has one, and every link
-/// in them leads somewhere. With `linted`, after [`lints`], it is quick: that reads most of the same.
+/// in them leads somewhere. After [`lints`] it is quick: that reads most of the same.
 ///
 /// # Errors
-/// When one can't be started.
-pub fn documents(layout: &Layout, linted: bool, tally: &mut Tally) -> Result<(), TestError> {
+/// When cargo can't be started.
+pub fn documents(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     let mut documents = cargo(layout, "doc");
-    if linted {
-        // Not possible: then it checks by the compiler alone.
-        drop(lint_what_is_compiled(layout, &mut documents));
+    // Not possible: then it checks by the compiler alone.
+    drop(lint_what_is_compiled(layout, &mut documents));
+    // Private items too: their links are read in the source, where most of them are.
+    let check = Check::new(DOC, None, documents, &[&HOST[..], &DOCUMENTED].concat());
+    run_all(layout, [check], tally)
+}
+
+/// Counts the check that [`documents`] makes, when the build of the unit tests made it of the crates with
+/// these roots, and shows what is wrong.
+pub fn count_documents(layout: &Layout, roots: &[PathBuf], tally: &mut Tally) {
+    let mut good = true;
+    for root in roots {
+        let said = compiler::result(layout, root);
+        let said = said.unwrap_or_else(|| "rustdoc has not checked it\n".to_owned());
+        if !said.is_empty() {
+            print!("{}: {said}", layout.short(root).display());
+            good = false;
+        }
     }
-    let kernel = build::kernel_cargo(layout, "doc");
-    let checks = [
-        // Private items too: their links are read in the source, where most of them are.
-        Check::new("doc", None, documents, &[&HOST[..], &DOCUMENTED].concat()),
-        Check::new("doc_kernel_programs", None, kernel, &["--no-deps", "--document-private-items"]),
-    ];
-    run_all(layout, checks, tally)
+    count(&format!("check::{DOC}"), good, tally);
 }
 
 fn cargo(layout: &Layout, subcommand: &str) -> Command {

@@ -1,12 +1,10 @@
-//! What is made while something else runs: parts of the setup that are needed later, and checks.
+//! What is made while something else runs: parts of the setup that are needed later.
 
 use std::thread::{self, JoinHandle};
 
-use super::{TestError, checks};
 use crate::setup::{self, Part, Purpose, SetupError};
 use xtask_common::layout::Layout;
 use xtask_common::process;
-use xtask_common::tally::Tally;
 
 /// A setup under way.
 #[derive(Debug)]
@@ -35,32 +33,6 @@ impl Setup {
     /// # Errors
     /// When a step that can't be done without fails.
     pub fn wait(self) -> Result<(), SetupError> {
-        self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-/// The documents of the code being checked.
-#[derive(Debug)]
-pub struct Documents(JoinHandle<Result<Tally, TestError>>);
-
-impl Documents {
-    /// Begins when nothing else wants a CPU.
-    pub fn begin(layout: &Layout) -> Self {
-        let layout = layout.clone();
-        Self(thread::spawn(move || {
-            // Refused: then the tests that run meanwhile share the CPUs with it.
-            drop(process::take_idle_time());
-            let mut tally = Tally::default();
-            checks::documents(&layout, false, &mut tally)?;
-            Ok(tally)
-        }))
-    }
-
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// As [`checks::documents`].
-    pub fn wait(self) -> Result<Tally, TestError> {
         self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

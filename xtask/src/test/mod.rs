@@ -4,6 +4,7 @@
 mod checks;
 mod clock;
 mod cluster;
+pub mod compiler;
 mod conformance;
 mod e2e;
 mod meanwhile;
@@ -164,13 +165,13 @@ fn run_kind(
     if everything || kind == Kind::Checks {
         checks::code(layout, tally)?;
         if !everything {
-            // Else the build of the unit tests lints what it compiles, and the chart follows them: what it
-            // needs is downloaded meanwhile.
+            // Else the build of the unit tests lints and documents what it compiles, and the chart follows
+            // them: what it needs is downloaded meanwhile.
             checks::lints(layout, tally)?;
+            checks::documents(layout, tally)?;
             checks::chart(layout, tally)?;
         }
         if !later {
-            checks::documents(layout, !everything, tally)?;
             checks::dependencies(layout, tally)?;
         }
         clock.ended("checks");
@@ -190,7 +191,6 @@ fn run_kind(
         }
         clock.ended("unit tests");
     }
-    let mut documents = None;
     if matches!(kind, Kind::All | Kind::E2e) {
         let mut rest = None;
         let mut before = || {
@@ -204,8 +204,6 @@ fn run_kind(
             checks::dependencies(layout, tally)?;
             clock.ended("rest of the setup, checks of dependencies");
         }
-        // These tests wait for a third of the CPUs' time.
-        documents = later.then(|| meanwhile::Documents::begin(layout));
         if filter.is_none() && layout::is_root() {
             cluster::run_second_part(layout, clock, tally)?;
         }
@@ -214,10 +212,6 @@ fn run_kind(
     if guests {
         tally.add(vm::run(layout, filter, clock)?);
         clock.ended("virtual machines");
-    }
-    if let Some(documents) = documents {
-        tally.add(documents.wait()?);
-        clock.ended("rest of the documents");
     }
     Ok(())
 }

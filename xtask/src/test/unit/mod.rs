@@ -26,7 +26,7 @@ pub struct Scope<'a> {
     pub golden_only: bool,
     /// Only those with this in their name, which begins with the package's.
     pub filter: Option<&'a str>,
-    /// Whether what they compile is linted, which counts as a test.
+    /// Whether what they compile is linted and its documents are checked, which count as a test each.
     pub lint: bool,
 }
 
@@ -61,21 +61,24 @@ pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally, built: impl FnOnce(
 
 /// Builds them. If that fails with clippy, they are built again without it: then they are tested all the same
 /// if only a lint was not kept.
-fn build(layout: &Layout, lint: bool, tally: &mut Tally) -> Result<Vec<Program>, CommandError> {
+fn build(layout: &Layout, lint: bool, tally: &mut Tally) -> Result<Vec<Program>, TestError> {
     let mut linted = programs::build_command(layout);
     if lint {
-        match checks::lint_what_is_compiled(layout, &mut linted) {
+        match checks::lint_and_document_what_is_compiled(layout, &mut linted) {
             Ok(()) => {
                 let programs = programs::build(linted);
                 checks::count_lints(programs.is_ok(), tally);
-                if programs.is_ok() {
-                    return programs;
+                if let Ok(programs) = programs {
+                    let roots: Vec<_> = programs.iter().map(|program| program.root.clone()).collect();
+                    checks::count_documents(layout, &roots, tally);
+                    return Ok(programs);
                 }
             }
             Err(reason) => checks::skip_lints(reason, tally),
         }
+        checks::documents(layout, tally)?;
     }
-    programs::build(programs::build_command(layout))
+    Ok(programs::build(programs::build_command(layout))?)
 }
 
 /// Chooses among `tests`. Those that would need recorded values which are not there are counted as skipped.
@@ -151,7 +154,8 @@ mod tests {
     use super::*;
 
     fn chosen(golden_only: bool, filter: Option<&str>, golden: bool) -> (String, bool, usize) {
-        let program = Program { name: "gc".into(), path: "/p".into(), folder: "/f".into() };
+        let program =
+            Program { name: "gc".into(), path: "/p".into(), folder: "/f".into(), root: "/f/x.rs".into() };
         let tests = ["rank::oldest", "golden::x", "order::golden::y"].map(str::to_owned).to_vec();
         let mut tally = Tally::default();
         let chosen = choose(program, tests, Scope { golden_only, filter, lint: false }, golden, &mut tally);
@@ -180,7 +184,8 @@ mod tests {
     fn a_program_that_dies_is_a_failure() {
         let layout = Layout { root: "/".into(), target: "/".into() };
         let run = |path: &str| {
-            let program = Program { name: "gc".into(), path: path.into(), folder: "/".into() };
+            let program =
+                Program { name: "gc".into(), path: path.into(), folder: "/".into(), root: "/x.rs".into() };
             run_all(&layout, vec![Chosen { program, tests: vec!["x".into()], all: true }])
         };
         let tally = run("/bin/false").unwrap();

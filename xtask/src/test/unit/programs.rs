@@ -16,6 +16,8 @@ pub struct Program {
     pub path: PathBuf,
     /// The package's folder, in which its tests run.
     pub folder: PathBuf,
+    /// The root of the library or binary.
+    pub root: PathBuf,
 }
 
 /// What is used of a line of `cargo --message-format=json`.
@@ -34,6 +36,8 @@ struct Message {
 #[derive(Debug, Deserialize)]
 struct Target {
     name: String,
+    #[serde(default)]
+    src_path: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
@@ -73,11 +77,13 @@ fn program(line: &str) -> Option<Program> {
     if message.reason != "compiler-artifact" || !is_test {
         return None;
     }
-    let name = package_name(&message.package_id).unwrap_or(message.target?.name);
+    let target = message.target?;
+    let name = package_name(&message.package_id).unwrap_or(target.name);
     Some(Program {
         name: name.strip_prefix("nodewarden-").unwrap_or(&name).to_owned(),
         path: message.executable?,
         folder: message.manifest_path.parent()?.to_owned(),
+        root: target.src_path,
     })
 }
 
@@ -120,7 +126,7 @@ mod tests {
     use super::*;
 
     const LINE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/agent/gc#nodewarden-gc@0.1.0",
-        "manifest_path":"/w/agent/gc/Cargo.toml","target":{"kind":["lib"],"name":"nodewarden_gc"},
+        "manifest_path":"/w/agent/gc/Cargo.toml","target":{"kind":["lib"],"name":"nodewarden_gc","src_path":"/w/agent/gc/src/lib.rs"},
         "profile":{"opt_level":"0","test":true},"executable":"/w/target/debug/deps/nodewarden_gc-1"}"#;
 
     #[test]
@@ -130,6 +136,7 @@ mod tests {
             name: "gc".into(),
             path: "/w/target/debug/deps/nodewarden_gc-1".into(),
             folder: "/w/agent/gc".into(),
+            root: "/w/agent/gc/src/lib.rs".into(),
         };
         assert_eq!(found, expected);
         assert_eq!(found.prefix(), "gc::");
