@@ -17,8 +17,9 @@ pub const TESTS: &[Test] = &[
     Test::new("devices_plugin_crashes", dies).timeout(180).needs(NEEDS_PYTHON),
 ];
 
-/// A short timeout of calls, so that a call without an answer ends within the test.
-const TIMEOUT: &str = "pluginTimeoutSeconds: 4";
+/// A short timeout of calls, so that a call without an answer ends within the test; longer than a pod takes
+/// to start on a busy machine.
+const TIMEOUT: u64 = 8;
 
 /// A fixture with a well-behaved plugin, whose pods must come up whatever the other plugin does.
 struct WithGoodPlugin<'c> {
@@ -29,7 +30,7 @@ struct WithGoodPlugin<'c> {
 
 impl<'c> WithGoodPlugin<'c> {
     fn new(context: &'c Context) -> Result<Self, Failure> {
-        let fixture = DeviceFixture::new(context, TIMEOUT)?;
+        let fixture = DeviceFixture::new(context, &format!("pluginTimeoutSeconds: {TIMEOUT}"))?;
         let good = fixture.start_plugin(&fixture.behaviour("good", &["g0"]))?;
         Ok(Self { devices: fixture, count: 0, _good: good })
     }
@@ -46,7 +47,7 @@ impl<'c> WithGoodPlugin<'c> {
                 "pod of the well-behaved plugin, while another plugin {behaviour}: {failure}"
             ))
         })?;
-        let limit = self.devices.context().patiently(4);
+        let limit = self.devices.context().patiently(TIMEOUT);
         ensure!(begun.elapsed() < limit, "while another plugin {behaviour} a pod took {:?}", begun.elapsed());
         ensure_eq!(self.devices.printed_devices(&up, "c")?.len(), 1, "its devices");
         self.devices.pods.remove(&name)?;
