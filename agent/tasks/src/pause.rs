@@ -2,7 +2,8 @@
 //!
 //! tokio keeps its timers in a wheel of levels: 64 slots of a millisecond, 64 of 64 ms, 64 of 4,096 ms, and
 //! so on. A timer of ten seconds moves down level by level, and each move wakes the runtime. One that is due
-//! at a multiple of 4,096 ms since the runtime was built has no level to move down to.
+//! at a multiple of 4,096 ms since the runtime was built has no level to move down to. Pauses of twice that
+//! and more end at multiples of 8,192 ms, so that all of ten seconds end together.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -18,22 +19,27 @@ pub fn begin() {
     let _first = BEGUN.set(Instant::now());
 }
 
-/// Waits for about `period`: not longer, and at most 4.1 s less. Periods up to that length are kept.
+/// Waits for about `period`: not longer, and at most 8.2 s less; at most 4.1 s if it is shorter than that.
+/// Periods up to 4.1 s are kept.
 pub async fn pause(period: Duration) {
     tokio::time::sleep_until(together(Instant::now() + period).into()).await;
 }
 
-/// A time at which others end their pauses: `until` or at most 4.1 s before it, and not before now.
+/// A time at which others end their pauses: `until` or at most 8.2 s before it, and not before now.
 pub fn together(until: Instant) -> Instant {
     BEGUN.get().map_or(until, |begun| end(*begun, Instant::now(), until))
 }
 
-/// The last multiple of a slot since `begun` that is not after `until`, if it is after `now`; else `until`.
+/// The last multiple of two slots since `begun` that is not after `until`, if it is after `now`; else that of
+/// one slot; else `until`.
 fn end(begun: Instant, now: Instant, until: Instant) -> Instant {
-    let past = until.saturating_duration_since(begun).as_nanos() % SLOT.as_nanos();
-    let past = Duration::from_nanos(u64::try_from(past).unwrap_or_default());
-    let multiple = until.checked_sub(past).filter(|multiple| *multiple > now);
-    multiple.unwrap_or(until)
+    let since = until.saturating_duration_since(begun).as_nanos();
+    let multiple = |slots: u32| {
+        let past = u64::try_from(since % (SLOT * slots).as_nanos()).unwrap_or_default();
+        until.checked_sub(Duration::from_nanos(past)).filter(|multiple| *multiple > now)
+    };
+    let long = until.saturating_duration_since(now) >= SLOT * 2;
+    long.then(|| multiple(2)).flatten().or_else(|| multiple(1)).unwrap_or(until)
 }
 
 #[cfg(test)]
@@ -47,10 +53,13 @@ mod tests {
         for (now, period, expected) in [
             (0, 10_000, 8192),
             (1, 10_000, 8192),
-            (2287, 10_000, 8192),
-            (2288, 10_000, 12_288),
+            (6383, 10_000, 8192),
+            (6384, 10_000, 16_384),
             (8192, 10_000, 16_384),
             (8193, 20_000, 24_576),
+            (8192, 60_000, 65_536),
+            (8192, 8192, 16_384),
+            (8192, 8191, 12_288),
             (4095, 4096, 4096),
             (4096, 4096, 8192),
             // No multiple is in between.
