@@ -17,6 +17,7 @@ mod count;
 mod cpu;
 mod device;
 mod exclusive_cpus;
+mod fill;
 mod globals;
 mod limit_writes;
 mod maps;

@@ -3,13 +3,19 @@
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError, Queue};
+use aya::programs::{CgroupSkb, ProgramError, TestRun, TestRunOptions};
 use nodewarden_ebpf_abi::{UNTRACKED, cache_entry, cache_index, slot_key};
 
+use tracing::debug;
+
 use super::error::KernelError;
+use super::programs::chain;
 
 /// BPF_NOEXIST
 const NO_EXIST: u64 = 1;
 
+/// The last slot that is in the queues of all spaces.
+const FILLED: &str = "FILLED";
 const FREE: [&str; 4] = ["FREE_0", "FREE_1", "FREE_2", "FREE_3"];
 
 /// Slot table and queues of free slots, shared with the kernel programs.
@@ -32,12 +38,13 @@ impl SlotPool {
         let cache = ebpf.take_map("SLOT_CACHE").ok_or(KernelError::NoMap("SLOT_CACHE"))?;
         let cache =
             Array::try_from(cache).map_err(|source| KernelError::Map { map: "SLOT_CACHE", source })?;
+        let filled = fill(ebpf, capacity - 1)?;
         let mut free = Vec::with_capacity(FREE.len());
         for (space, name) in FREE.into_iter().enumerate() {
             let map = ebpf.take_map(name).ok_or(KernelError::NoMap(name))?;
             let mut queue = Queue::try_from(map).map_err(|source| KernelError::Map { map: name, source })?;
             if space < spaces {
-                for slot in 1..capacity {
+                for slot in filled + 1..capacity {
                     queue.push(slot, 0).map_err(|source| KernelError::Map { map: name, source })?;
                 }
             }
@@ -119,6 +126,29 @@ impl SlotPool {
     pub fn entries(&self) -> Vec<(usize, u64, u32)> {
         self.slots.iter().flatten().map(|(key, slot)| ((key & 3) as usize, key >> 2, slot)).collect()
     }
+}
+
+/// Has the kernel put the slots 1 to `last` into the queues of all spaces, with one system call instead of
+/// `last` for each space. Returns the last slot that it has put there: 0 if it refuses that.
+fn fill(ebpf: &mut Ebpf, last: u32) -> Result<u32, KernelError> {
+    if let Err(error) = run_fill(ebpf, last) {
+        debug!(error = chain(&error), "the slots are put into their queues one by one");
+    }
+    let map = ebpf.map(FILLED).ok_or(KernelError::NoMap(FILLED))?;
+    let filled = Array::<_, u32>::try_from(map).and_then(|filled| filled.get(&0, 0));
+    filled.map_err(|source| KernelError::Map { map: FILLED, source })
+}
+
+fn run_fill(ebpf: &mut Ebpf, times: u32) -> Result<(), ProgramError> {
+    let program = ebpf.program_mut("fill_free_slots").ok_or(ProgramError::NotLoaded)?;
+    let program: &mut CgroupSkb = program.try_into()?;
+    program.load()?;
+    // The kernel runs it with a packet: an Ethernet header, and not nothing behind it.
+    let packet = [0; 64];
+    let run =
+        program.test_run(TestRunOptions { data_in: Some(&packet), repeat: times, ..TestRunOptions::new() });
+    program.unload()?;
+    run.map(drop)
 }
 
 fn is_empty(error: &MapError) -> bool {
