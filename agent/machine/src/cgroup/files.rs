@@ -77,21 +77,55 @@ impl Spec {
 /// How many descriptors may be kept open. Beyond it files are opened for each reading, which takes about four
 /// times as long; an open one costs 4.4 KiB of kernel memory.
 #[derive(Debug, Clone)]
-pub struct Budget(Arc<AtomicUsize>);
+pub struct Budget {
+    left: Arc<AtomicUsize>,
+    most: usize,
+}
 
 impl Budget {
     /// A budget of so many descriptors.
     pub fn new(descriptors: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(descriptors)))
+        Self { left: Arc::new(AtomicUsize::new(descriptors)), most: descriptors }
     }
 
-    fn take(&self) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    /// Whether one more may be open, and then it is counted.
+    fn take(&self, keep: Keep) -> bool {
+        let reserved = match keep {
+            Keep::No => return false,
+            Keep::IfFew => self.most.saturating_sub(FEW),
+            Keep::IfRoom => 0,
+        };
+        let take = |left: usize| left.checked_sub(1).filter(|left| *left >= reserved);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Whether an open one is closed.
+    fn is_to_close(&self, keep: Keep) -> bool {
+        match keep {
+            Keep::No => true,
+            Keep::IfFew => self.most - self.left.load(Ordering::Relaxed) > FEW,
+            Keep::IfRoom => false,
+        }
     }
 
     fn give_back(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.left.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// With so many open files, only those of cgroups in which something runs are kept open: 9 MB of kernel
+/// memory.
+const FEW: usize = 2048;
+
+/// Whether a file is kept open for the next reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// It is closed.
+    No,
+    /// If no more than [`FEW`] are open.
+    IfFew,
+    /// If the budget allows.
+    IfRoom,
 }
 
 /// The state of a file.
@@ -123,8 +157,16 @@ impl CachedFile {
         matches!(self.state, State::Open(_))
     }
 
+    /// Closes it if it is open; the next reading opens it again.
+    pub fn close(&mut self) {
+        if self.is_open() {
+            self.budget.give_back();
+            self.state = State::Passing;
+        }
+    }
+
     /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is
-    /// none. `keep` it open for the next time, if the budget allows; else it is closed.
+    /// none.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
@@ -132,16 +174,15 @@ impl CachedFile {
         &mut self,
         dir: impl Fn() -> PathBuf,
         name: &str,
-        keep: bool,
+        keep: Keep,
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Option<&'b [u8]>> {
         match &self.state {
             State::Absent => return Ok(None),
             State::Open(file) => {
                 let text = pread_all(file, buffer)?;
-                if !keep {
-                    self.budget.give_back();
-                    self.state = State::Passing;
+                if self.budget.is_to_close(keep) {
+                    self.close();
                 }
                 return Ok(Some(text));
             }
@@ -167,16 +208,14 @@ impl CachedFile {
             }
             result => result?,
         };
-        self.state = if keep && self.budget.take() { State::Open(file) } else { State::Passing };
+        self.state = if self.budget.take(keep) { State::Open(file) } else { State::Passing };
         Ok(Some(text))
     }
 }
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
-        if self.is_open() {
-            self.budget.give_back();
-        }
+        self.close();
     }
 }
 
@@ -212,15 +251,18 @@ mod tests {
             std::fs::write(dir.path().join("f"), "1").unwrap();
             let mut file = CachedFile::new(&budget);
             let mut buffer = Vec::new();
-            assert_eq!(file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(), Some(&b"1"[..]));
+            assert_eq!(
+                file.read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
+                Some(&b"1"[..])
+            );
             std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
             assert_eq!(
-                file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap().unwrap().len(),
+                file.read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap().unwrap().len(),
                 3 * CHUNK
             );
             std::fs::write(dir.path().join("f"), "22").unwrap();
             assert_eq!(
-                file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+                file.read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
                 Some(&b"22"[..])
             );
         }
@@ -231,16 +273,40 @@ mod tests {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
-        CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", false, &mut Vec::new()).unwrap();
+        CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", Keep::No, &mut Vec::new()).unwrap();
         let mut file = CachedFile::new(&budget);
         let mut read =
             |keep| file.read(|| dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap().is_some();
-        assert!(read(true) && !budget.take());
-        assert!(read(false) && budget.take(), "one that is not to be kept is closed");
+        let take = || budget.take(Keep::IfRoom);
+        assert!(read(Keep::IfRoom) && !take());
+        assert!(read(Keep::No) && take(), "one that is not to be kept is closed");
         budget.give_back();
-        assert!(read(true) && !budget.take());
+        assert!(read(Keep::IfRoom) && !take());
         drop(file);
-        assert!(budget.take());
+        assert!(take());
+    }
+
+    #[test]
+    fn where_nothing_runs_files_stay_open_only_while_few_are() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), "1").unwrap();
+        let read = |file: &mut CachedFile, keep| {
+            file.read(|| dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap();
+            file.is_open()
+        };
+        let budget = Budget::new(FEW + 2);
+        let mut first = CachedFile::new(&budget);
+        assert!(read(&mut first, Keep::IfFew));
+        for _ in 1..FEW {
+            assert!(budget.take(Keep::IfFew));
+        }
+        assert!(!budget.take(Keep::IfFew), "{FEW} are open");
+        assert!(read(&mut first, Keep::IfFew), "it is one of them");
+        let mut second = CachedFile::new(&budget);
+        assert!(!read(&mut second, Keep::IfFew));
+        assert!(read(&mut second, Keep::IfRoom), "something runs there");
+        assert!(!read(&mut first, Keep::IfFew), "one more than that is open");
+        assert!(read(&mut first, Keep::IfRoom) && budget.take(Keep::IfRoom) && !budget.take(Keep::IfRoom));
     }
 
     #[test]
@@ -249,11 +315,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut buffer = Vec::new();
         assert_eq!(
-            CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+            CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
             None
         );
         let gone = dir.path().join("gone");
-        let error = CachedFile::new(&budget).read(|| gone.clone(), "f", true, &mut buffer).unwrap_err();
+        let error =
+            CachedFile::new(&budget).read(|| gone.clone(), "f", Keep::IfRoom, &mut buffer).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

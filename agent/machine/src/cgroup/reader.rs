@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::files::{Alone, Budget, CachedFile, Spec};
+use super::files::{Alone, Budget, CachedFile, Keep, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, limit_changes, v1, v2};
 use nodewarden_model::Usage;
@@ -128,10 +128,13 @@ impl GroupReader {
             };
             // Of a cgroup in which nothing runs only what is read every time stays open.
             let keep = match (asked, spec.alone) {
-                (Asked::Later, _) if spec.has_cpu_time => file.is_open(),
-                (_, Alone::Always) => hot,
-                (_, Alone::WithMemory) => hot && !asleep,
-                (_, Alone::Stalled) => hot && !(asleep && self.unstalled),
+                (Asked::Later, _) if spec.has_cpu_time && !file.is_open() => Keep::No,
+                _ if !hot => Keep::No,
+                (Asked::Later, _) => Keep::IfFew,
+                (Asked::Now, _) if !asleep => Keep::IfRoom,
+                (Asked::Now, Alone::WithMemory) => Keep::No,
+                (Asked::Now, Alone::Stalled) if self.unstalled => Keep::No,
+                (Asked::Now, Alone::Stalled | Alone::Always) => Keep::IfFew,
             };
             match file.read(dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
@@ -144,6 +147,7 @@ impl GroupReader {
             idle &= memory(last) == memory(&usage);
             if asked == Asked::Later && spec.has_cpu_time {
                 if self.slow_read.is_some() && ran(last) == ran(&usage) {
+                    self.files.iter_mut().for_each(|(_, _, file)| file.close());
                     return;
                 }
                 self.ran = now;
