@@ -7,6 +7,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -60,18 +61,14 @@ pub fn run() -> Option<ExitCode> {
     let text = arguments.iter().map(|argument| argument.to_str()).collect::<Option<Vec<_>>>();
     let document = text.as_deref().and_then(documented);
     let Some((results, (source, options))) = env::var_os(RESULTS).zip(document) else {
-        let error = clippy.exec();
-        eprintln!("cannot start clippy-driver: {error}");
-        return Some(ExitCode::FAILURE);
+        // Comes back only if it can't be started.
+        return Some(not_started(&clippy.exec()));
     };
     match clippy.status() {
         Ok(status) if status.success() => {}
         // It has said why.
         Ok(_) => return Some(ExitCode::FAILURE),
-        Err(error) => {
-            eprintln!("cannot start clippy-driver: {error}");
-            return Some(ExitCode::FAILURE);
-        }
+        Err(error) => return Some(not_started(&error)),
     }
     let said = document_with(&programs.join("rustdoc"), source, &options);
     let folder = Path::new(&results);
@@ -82,6 +79,11 @@ pub fn run() -> Option<ExitCode> {
         eprintln!("cannot write below {}: {error}", folder.display());
     }
     Some(ExitCode::SUCCESS)
+}
+
+fn not_started(error: &io::Error) -> ExitCode {
+    eprintln!("cannot start clippy-driver: {error}");
+    ExitCode::FAILURE
 }
 
 /// Runs rustdoc, and returns what it says: nothing if all is well.

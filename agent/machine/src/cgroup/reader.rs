@@ -126,7 +126,7 @@ impl GroupReader {
             let dir = || {
                 layout.hierarchies().get(usize::from(*at)).map_or_else(PathBuf::new, |h| join(&h.mount, path))
             };
-            // Of a cgroup in which nothing runs only what is read every time stays open.
+            // Of a cgroup in which nothing runs only what is read every time stays open, while few files are.
             let keep = match (asked, spec.alone) {
                 (Asked::Later, _) if spec.has_cpu_time && !file.is_open() => Keep::No,
                 _ if !hot => Keep::No,
@@ -319,7 +319,9 @@ mod tests {
         assert!(few < all && few <= 4, "{few} of {all}");
         while_idle(&tree.layout, &mut reader, &second);
         assert_eq!(open(&reader), few);
-        over(&tree.layout, &mut reader, Asked::Now, &second);
+        let third = over(&tree.layout, &mut reader, Asked::Now, &second);
         assert_eq!(open(&reader), all, "something runs again");
+        over(&tree.layout, &mut reader, Asked::Later, &third);
+        assert_eq!(open(&reader), 0, "no client asks, and nothing has run");
     }
 }

@@ -5,7 +5,6 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError, Queue};
 use aya::programs::{CgroupSkb, ProgramError, TestRun, TestRunOptions};
 use nodewarden_ebpf_abi::{UNTRACKED, cache_entry, cache_index, slot_key};
-
 use tracing::debug;
 
 use super::error::KernelError;
@@ -143,7 +142,7 @@ fn run_fill(ebpf: &mut Ebpf, times: u32) -> Result<(), ProgramError> {
     let program = ebpf.program_mut("fill_free_slots").ok_or(ProgramError::NotLoaded)?;
     let program: &mut CgroupSkb = program.try_into()?;
     program.load()?;
-    // The kernel runs it with a packet: an Ethernet header, and not nothing behind it.
+    // The kernel wants a packet to run it with: an Ethernet header and something behind it.
     let packet = [0; 64];
     let run =
         program.test_run(TestRunOptions { data_in: Some(&packet), repeat: times, ..TestRunOptions::new() });
