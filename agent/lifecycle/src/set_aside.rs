@@ -19,7 +19,7 @@ use nodewarden_pods::volume;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking::{self, Places};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -33,7 +33,7 @@ const TRY: Duration = Duration::from_secs(60);
 const AGAIN: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(600));
 /// How long to wait after the directory of a pod could not be removed.
 pub const CLEAN_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(9600));
-/// How often it is checked whether a try is due.
+/// How often it is checked whether a try is due, while anything is set aside.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Removals under way: one that does not return occupies one thread.
@@ -55,6 +55,8 @@ struct Inner {
     moving: Mutex<()>,
     /// Never held across a call of the file system: asynchronous tasks take it.
     entries: Mutex<BTreeMap<PathBuf, Entry>>,
+    /// Something was set aside.
+    added: Notify,
 }
 
 /// A removal of a pod's directory has not returned.
@@ -114,7 +116,9 @@ impl SetAside {
         let entries = Mutex::new(found.map(entry).collect());
         let (pods_dir, journal) = (pods_dir.to_owned(), journal.clone());
         let (under_way, moving) = (Arc::default(), Mutex::new(()));
-        let this = Self(Arc::new(Inner { pods_dir, dir, patience, journal, under_way, moving, entries }));
+        let added = Notify::new();
+        let this =
+            Self(Arc::new(Inner { pods_dir, dir, patience, journal, under_way, moving, entries, added }));
         this.count();
         this
     }
@@ -171,6 +175,7 @@ impl SetAside {
             let to = this.move_away(&uid, &from).unwrap_or(from);
             this.0.entries.lock().insert(to.clone(), Entry::new(problem));
             drop(moving);
+            this.0.added.notify_one();
             this.count();
             to
         };
@@ -235,8 +240,11 @@ impl SetAside {
     /// Tries again until the task is aborted.
     pub async fn run(self) {
         loop {
-            tokio::time::sleep(LOOK).await;
-            self.try_due(Instant::now()).await;
+            while !self.0.entries.lock().is_empty() {
+                tokio::time::sleep(LOOK).await;
+                self.try_due(Instant::now()).await;
+            }
+            self.0.added.notified().await;
         }
     }
 
