@@ -1,5 +1,9 @@
 //! Changes in directories (inotify(7)): the events one by one for a thread that polls, or only a wake-up for
-//! async code.
+//! async code; `next_change`: files whose next change is reported.
+
+mod next_change;
+
+pub use next_change::{Changed, NextChange};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,11 +1,15 @@
 //! Rotation of container logs, so that none grows without bound.
 
-use std::collections::BTreeSet;
+mod watched;
+
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
@@ -14,10 +18,11 @@ use crate::status::PodStatusCache;
 use nodewarden_config::{Endpoint, LogRotation as Policy, PodSettings};
 use nodewarden_cri::logs::{LogError, LogPath, rotation};
 use nodewarden_cri::{Client, RuntimeError};
-use nodewarden_model::ContainerState;
+use nodewarden_model::{ContainerState, ContainerView, PodView};
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::{self, Pulse};
 use nodewarden_tasks::pause::pause;
+use watched::{Look, Watched, look};
 
 /// How long a round may take: logs are compressed in it.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -86,33 +91,63 @@ struct Rotator {
 
 impl Rotator {
     async fn run(mut self, pulse: Pulse) {
+        let (mut watched, mut changes) = (Watched::new(), self.pods.any_change());
         loop {
             pulse.waits();
+            watched.due(&mut changes).await;
             pause(self.policy.interval).await;
             pulse.progress();
-            let running = self.running();
-            let ids: BTreeSet<&str> = running.iter().map(|(id, _)| id.as_str()).collect();
-            self.failing.retain(|id| ids.contains(id.as_str()));
-            let max_size = self.max_size;
-            // All in one job: one for each log costs more than its look at the file.
-            let due = blocking::LOG_ROTATION.run(move || due(running, max_size));
-            if let Ok(due) = due.await {
-                self.rotate_all(due).await;
-            }
+            self.round(&mut watched, &mut changes).await;
         }
     }
 
-    /// Id and log of every container that runs.
-    fn running(&self) -> Vec<(String, LogPath)> {
-        let mut found = Vec::new();
-        for pod in self.pods.pods() {
-            let paths = PodPaths::new(&self.pods_dir, &self.logs_dir, &pod.pod);
-            let running =
-                pod.containers.iter().filter(|own| matches!(own.state, ContainerState::Running { .. }));
-            let log = |name: &str, restarts| LogPath::new(&paths.logs, PodPaths::log_name(name, restarts));
-            found.extend(running.map(|own| (own.id.clone(), log(&own.name, own.restarts))));
+    /// Looks at the logs that were written to, and rotates those that are due.
+    async fn round(&mut self, watched: &mut Watched, changes: &mut watch::Receiver<()>) {
+        changes.mark_unchanged();
+        watched.begin_round();
+        let pods = self.pods.pods();
+        let ids: HashSet<&str> = running(&pods).map(|(_, own)| own.id.as_str()).collect();
+        self.failing.retain(|id| ids.contains(id.as_str()));
+        watched.retain(|id| ids.contains(id));
+        let logs = self.logs(running(&pods).filter(|(_, own)| watched.is_due(&own.id)));
+        if logs.is_empty() {
+            return;
         }
-        found
+        let (files, max_size) = (watched.files(), self.max_size);
+        // All in one job: one for each log costs more than its look at the file.
+        let looked = blocking::LOG_ROTATION.run(move || {
+            let one = |(id, log): (String, LogPath)| {
+                let found = look(files.as_deref(), &log, max_size);
+                (id, log, found)
+            };
+            logs.into_iter().map(one).collect::<Vec<_>>()
+        });
+        // After a panic, which the log has, the next round is another try.
+        let Ok(looked) = looked.await else { return watched.again() };
+        let mut due = Vec::new();
+        for (id, log, Look { watch, due: is_due }) in looked {
+            if is_due {
+                watched.again();
+                watched.forget(watch);
+                due.push((id, log));
+            } else {
+                watched.seen(id, watch);
+            }
+        }
+        self.rotate_all(due).await;
+    }
+
+    /// Id and log of these containers.
+    fn logs<'a>(
+        &self,
+        containers: impl Iterator<Item = (&'a PodView, &'a ContainerView)>,
+    ) -> Vec<(String, LogPath)> {
+        let log = |(pod, own): (&PodView, &ContainerView)| {
+            let paths = PodPaths::new(&self.pods_dir, &self.logs_dir, &pod.pod);
+            let name = PodPaths::log_name(&own.name, own.restarts);
+            (own.id.clone(), LogPath::new(&paths.logs, name))
+        };
+        containers.map(log).collect()
     }
 
     /// Rotates the logs that are due, `containerLogMaxWorkers` at a time.
@@ -153,9 +188,10 @@ impl Rotator {
     }
 }
 
-/// The logs that have reached `max_size`, are missing, or are no regular files. Blocks.
-fn due(logs: Vec<(String, LogPath)>, max_size: u64) -> Vec<(String, LogPath)> {
-    logs.into_iter().filter(|(_, log)| !log.seems_smaller_than(max_size)).collect()
+/// Every container that runs, with its pod.
+fn running(pods: &[Arc<PodView>]) -> impl Iterator<Item = (&PodView, &ContainerView)> {
+    let runs = |own: &&ContainerView| matches!(own.state, ContainerState::Running { .. });
+    pods.iter().flat_map(move |pod| pod.containers.iter().filter(runs).map(move |own| (&**pod, own)))
 }
 
 /// What was done with a log's files before the runtime is asked to reopen it.
@@ -215,6 +251,7 @@ mod tests {
     use nodewarden_testing::HungFuse;
 
     use super::*;
+    use crate::status::fixture;
 
     /// Each log's outcome is noted, however many are rotated at a time.
     #[tokio::test]
@@ -240,18 +277,78 @@ mod tests {
     #[test]
     fn logs_that_are_small_are_not_due() {
         let dir = tempfile::tempdir().unwrap();
-        let log = |name: &str, bytes: Option<usize>| {
+        for (name, bytes, due) in [
+            ("small", Some(9), false),
+            ("full", Some(10), true),
+            ("large", Some(11), true),
+            ("none", None, true),
+        ] {
             let log = LogPath::new(dir.path(), format!("{name}/0.log"));
             if let Some(bytes) = bytes {
                 std::fs::create_dir(dir.path().join(name)).unwrap();
                 std::fs::write(log.full(), vec![b'x'; bytes]).unwrap();
             }
-            (name.to_owned(), log)
+            let found = look(None, &log, 10);
+            assert_eq!((found.due, found.watch), (due, None), "{name}");
+        }
+    }
+
+    /// A round looks at a log that is not watched, and at one that was written to since it is.
+    #[tokio::test]
+    async fn a_log_that_nothing_writes_to_is_not_looked_at_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let pods = PodStatusCache::default();
+        let view = fixture::running_pod("p", "c1");
+        let mut rotator = Rotator {
+            max_size: 1000,
+            policy: Policy::default(),
+            client: Client::new(&Endpoint::parse("unix:///nonexistent/runtime.sock").unwrap()),
+            pods: pods.clone(),
+            pods_dir: dir.path().join("pods"),
+            logs_dir: dir.path().join("logs"),
+            failing: BTreeSet::new(),
         };
-        let logs =
-            vec![log("small", Some(9)), log("full", Some(10)), log("large", Some(11)), log("none", None)];
-        let due: Vec<String> = due(logs, 10).into_iter().map(|(id, _)| id).collect();
-        assert_eq!(due, ["full", "large", "none"]);
+        let log = rotator.logs(running(&[Arc::new(view.clone())])).pop().unwrap().1.full();
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        std::fs::write(&log, "line\n").unwrap();
+        pods.set(view.clone());
+        let (mut watched, mut changes) = (Watched::new(), pods.any_change());
+        let quiet = Duration::from_millis(50);
+        assert!(tokio::time::timeout(quiet, watched.due(&mut changes)).await.is_ok(), "none is watched yet");
+        rotator.round(&mut watched, &mut changes).await;
+        assert!(!watched.is_due("c1"));
+        assert!(tokio::time::timeout(quiet, watched.due(&mut changes)).await.is_err(), "nothing happened");
+
+        pods.set(view);
+        tokio::time::timeout(quiet, watched.due(&mut changes)).await.expect("a pod has changed");
+        rotator.round(&mut watched, &mut changes).await;
+        assert!(!watched.is_due("c1"));
+
+        // Full: there is no runtime that could reopen it, so it is tried again in each round.
+        std::fs::write(&log, vec![b'x'; 2000]).unwrap();
+        tokio::time::timeout(Duration::from_secs(5), watched.due(&mut changes))
+            .await
+            .expect("it was written");
+        assert!(watched.is_due("c1"));
+        for _ in 0..2 {
+            rotator.round(&mut watched, &mut changes).await;
+            assert!(watched.is_due("c1") && rotator.failing.contains("c1"));
+            tokio::time::timeout(quiet, watched.due(&mut changes)).await.expect("it is not watched");
+        }
+
+        // Removed by something else: the runtime is asked to reopen it.
+        std::fs::write(&log, "line\n").unwrap();
+        rotator.round(&mut watched, &mut changes).await;
+        assert!(!watched.is_due("c1"));
+        std::fs::remove_file(&log).unwrap();
+        tokio::time::timeout(Duration::from_secs(5), watched.due(&mut changes))
+            .await
+            .expect("it was removed");
+
+        pods.remove(&fixture::running_pod("p", "c1").pod.uid);
+        rotator.round(&mut watched, &mut changes).await;
+        assert!(rotator.failing.is_empty());
+        assert!(tokio::time::timeout(quiet, watched.due(&mut changes)).await.is_err(), "no container runs");
     }
 
     /// The test has one thread for everything asynchronous: if that thread looked at the log, it would hang

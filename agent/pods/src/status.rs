@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::source::SourcedPod;
 use nodewarden_model::{PodRef, PodView};
@@ -28,6 +28,8 @@ struct Cached {
     waiting: Vec<Arc<PodView>>,
     desired: Option<DesiredPods>,
     subscribers: Vec<Weak<Subscriber>>,
+    /// Sent to whenever a status was set or removed.
+    any: watch::Sender<()>,
 }
 
 /// The pods that the sources want.
@@ -50,6 +52,7 @@ impl PodStatusCache {
         if !cached.subscribers.is_empty() && before.is_none_or(|before| before != view) {
             cached.notify(&uid);
         }
+        cached.any.send_replace(());
     }
 
     /// Removes a pod that has ended for good; one that is not there is ignored.
@@ -57,6 +60,7 @@ impl PodStatusCache {
         let mut cached = self.0.lock();
         if cached.pods.remove(uid).is_some() {
             cached.notify(uid);
+            cached.any.send_replace(());
         }
     }
 
@@ -130,6 +134,11 @@ impl PodStatusCache {
             }
         }
         shown
+    }
+
+    /// Reports that the status of any pod was set or removed, for a task that looks at all of them then.
+    pub fn any_change(&self) -> watch::Receiver<()> {
+        self.0.lock().any.subscribe()
     }
 
     /// Changes from now on. Pods that are there already come first, as if they had just changed.

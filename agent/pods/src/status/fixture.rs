@@ -1,8 +1,30 @@
 //! Statuses for tests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nodewarden_model::{PodPhase, PodView, StatusReason};
+use jiff::Timestamp;
+use nodewarden_model::{ContainerKind, ContainerState, ContainerView, PodPhase, PodView, StatusReason};
+
+/// A pod whose only container, with this id, runs.
+pub(crate) fn running_pod(uid: &str, id: &str) -> PodView {
+    let container = ContainerView {
+        name: "c".into(),
+        kind: ContainerKind::Regular,
+        image: "i".into(),
+        image_id: "i".into(),
+        id: id.into(),
+        state: ContainerState::Running { since: Timestamp::UNIX_EPOCH },
+        last: None,
+        restarts: 0,
+        ready: true,
+        started: true,
+        resources: None,
+        devices: BTreeMap::new(),
+        oom: None,
+    };
+    PodView { containers: vec![container], ..view(uid, PodPhase::Running) }
+}
 
 /// A pod that is called as its uid.
 pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
@@ -15,7 +37,7 @@ pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
         phase,
         reason: StatusReason::None,
         message: String::new(),
-        started: jiff::Timestamp::UNIX_EPOCH,
+        started: Timestamp::UNIX_EPOCH,
         terminating: None,
         ips: Vec::new(),
         sandbox_id: String::new(),
