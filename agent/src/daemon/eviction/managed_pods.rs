@@ -11,6 +11,7 @@ use nodewarden_lifecycle::{Adoption, Places};
 use nodewarden_model::{EvictionCause, PodPhase, PodView};
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::status::PodStatusCache;
+use tokio::sync::watch;
 
 /// The pods that this agent runs.
 pub struct ManagedPods {
@@ -67,5 +68,9 @@ impl Subjects for ManagedPods {
 
     fn are_known(&self) -> bool {
         self.adopted.load(Ordering::Acquire)
+    }
+
+    fn any_change(&self) -> Option<watch::Receiver<()>> {
+        Some(self.pods.any_change())
     }
 }

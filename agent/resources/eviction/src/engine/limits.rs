@@ -40,9 +40,20 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
     while !shared.knows_pods(begun) {
         tokio::time::sleep(UNKNOWN).await;
     }
+    let mut changes = shared.deps.subjects.any_change();
     loop {
         pulse.progress();
+        if let Some(changes) = &mut changes {
+            changes.mark_unchanged();
+        }
         let round = check(&shared).await;
+        if let (true, Some(changes)) = (round.without_limits, &mut changes) {
+            pulse.waits();
+            // An error: the agent ends.
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
         let wait = if round.settled { round.took.saturating_mul(PART) } else { INTERVAL };
         pause(wait.clamp(INTERVAL, RAREST)).await;
     }
@@ -54,6 +65,8 @@ struct Round {
     took: Duration,
     /// Whether counting further would change no figure.
     settled: bool,
+    /// No pod has a limit.
+    without_limits: bool,
 }
 
 /// Checks every pod that has a limit. A pod that exceeds one by what is known by then is evicted.
@@ -62,8 +75,9 @@ async fn check(shared: &Arc<Shared>) -> Round {
     let leaving = shared.deps.subjects.leaving();
     let pods = shared.deps.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
     let limited: Vec<_> = pods.filter(|one| Limits::of(&one.pod).is_some()).collect();
-    let mut round = Round { took: Duration::ZERO, settled: true };
-    if limited.is_empty() {
+    let without_limits = limited.is_empty();
+    let mut round = Round { took: Duration::ZERO, settled: true, without_limits };
+    if without_limits {
         return round;
     }
     for (subject, used) in figures::read(shared, limited, Counted::Limits, TURN).await {

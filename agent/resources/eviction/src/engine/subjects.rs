@@ -1,5 +1,7 @@
 //! The pods that eviction may choose from.
 
+use tokio::sync::watch;
+
 use crate::gather::Subject;
 
 /// Lists the pods of the node.
@@ -14,6 +16,11 @@ pub trait Subjects: Send + Sync + 'static {
     /// it would be any pod that happens to be listed first.
     fn are_known(&self) -> bool {
         true
+    }
+
+    /// Reports that any pod was added, changed or removed. `None` where that is not known.
+    fn any_change(&self) -> Option<watch::Receiver<()>> {
+        None
     }
 }
 
