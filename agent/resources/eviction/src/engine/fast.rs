@@ -41,6 +41,12 @@ const LATER: Duration = Duration::from_millis(20);
 /// How long the kernel may take to count memory as free once no process is left.
 const BACK: Duration = Duration::from_millis(200);
 
+/// Far from every threshold: by its pace the next reading is not due before this. If every wake-up of the kernel
+/// works it is then made after twice the time, which is the pace's margin, and the kernel's thresholds are set
+/// again each [`ARM_AGAIN`], since what hides growth from them, reclaim, begins where memory is short.
+const FAR: Duration = Duration::from_secs(2);
+const ARM_AGAIN: Duration = Duration::from_secs(60);
+
 /// How often the list of working wake-up sources is refreshed; it changes when cgroups are created and
 /// removed.
 const DESCRIBED: Duration = Duration::from_secs(10);
@@ -90,6 +96,8 @@ struct FastWatch {
     pace: Pace,
     sources: WakeSources,
     clock: Instant,
+    /// Where the kernel's thresholds were set last, of the node and of kubepods, and when.
+    armed: Option<([Option<u64>; 2], Instant)>,
     leaving: BTreeMap<String, Leaving>,
 }
 
@@ -106,8 +114,8 @@ pub fn start(
     let stop = Arc::new(AtomicBool::new(false));
     let ends = stop.clone();
     let (pace, waker) = (Pace::new(&shared.fast), sources.waker());
-    let mut watch =
-        FastWatch { shared, node, pace, sources, clock: Instant::now(), leaving: BTreeMap::new() };
+    let (clock, armed, leaving) = (Instant::now(), None, BTreeMap::new());
+    let mut watch = FastWatch { shared, node, pace, sources, clock, armed, leaving };
     let part = parts::register("eviction", LIMIT);
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
         if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
@@ -173,8 +181,11 @@ impl FastWatch {
                 break;
             }
         }
-        self.arm(&observations);
         let next = self.pace.next_reading(self.clock.elapsed(), &observations, &self.shared.fast.thresholds);
+        self.arm(&observations, next);
+        // The pace's margin is for what consumes faster than expected; the kernel reports that too.
+        let wakes = next >= FAR && self.sources.all_work();
+        let next = if wakes { (next * 2).min(self.shared.deps.settings.max_interval) } else { next };
         let until =
             |at: Timestamp| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
         let again = assessment.again.map_or(next, |at| until(at).max(CLOSE));
@@ -182,8 +193,9 @@ impl FastWatch {
         next.min(again)
     }
 
-    /// Asks the kernel to wake this thread when the nearest memory threshold is crossed.
-    fn arm(&mut self, observations: &Observations) {
+    /// Asks the kernel to wake this thread when the nearest memory threshold is crossed. `next`: time until the
+    /// next reading.
+    fn arm(&mut self, observations: &Observations, next: Duration) {
         let [node, pods] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable].map(|signal| {
             let own = self.shared.fast.thresholds.iter().filter(|threshold| threshold.signal == signal);
             let nearest = observations.get(&signal).and_then(|seen| {
@@ -193,6 +205,12 @@ impl FastWatch {
             let capacity = observations.get(&signal).map_or(0, |seen| seen.capacity);
             nearest.map(|limit| capacity.saturating_sub(limit))
         });
+        let is_set =
+            |(at, since): ([Option<u64>; 2], Instant)| at == [node, pods] && since.elapsed() < ARM_AGAIN;
+        if next >= FAR && self.armed.is_some_and(is_set) && self.sources.all_work() {
+            return;
+        }
+        self.armed = Some(([node, pods], Instant::now()));
         self.sources.arm(node, pods);
     }
 

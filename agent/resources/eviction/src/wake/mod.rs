@@ -152,6 +152,11 @@ impl WakeSources {
         }
     }
 
+    /// Whether every source works that this machine can have: none has to be opened.
+    pub fn all_work(&self) -> bool {
+        self.slots.as_ref().is_none_or(|slots| slots.all_work())
+    }
+
     /// Each source, and whether it works here: `psi node: on`, `psi kubepods: off (…)`.
     pub fn watching(&self) -> Vec<String> {
         self.slots.as_ref().map(|slots| slots.describe()).unwrap_or_default()

@@ -144,6 +144,13 @@ impl Slots {
         }
     }
 
+    /// Whether every source is open, but for thresholds that are not set.
+    pub fn all_work(&self) -> bool {
+        let is_threshold = |kind| matches!(kind, Kind::NodeThreshold | Kind::PodsThreshold);
+        let unset = |slot: &Slot| is_threshold(slot.source.kind) && slot.usage.is_none();
+        self.lock().iter().all(|slot| matches!(slot.state, State::On(_)) || unset(slot))
+    }
+
     /// One line per source: whether it works, and why not.
     pub fn describe(&self) -> Vec<String> {
         let one = |slot: &Slot| match &slot.state {
