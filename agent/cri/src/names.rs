@@ -15,6 +15,7 @@ use super::{Client, Listing, RuntimeError, Version};
 use nodewarden_config::Endpoint;
 use nodewarden_model::Identity;
 use nodewarden_tasks::parts;
+use nodewarden_tasks::pause::every;
 
 /// How long the task may work without giving its thread back.
 const PART_LIMIT: Duration = Duration::from_secs(60);
@@ -135,7 +136,8 @@ async fn keep(shared: Arc<Shared>) {
         }
         shared.cache.lock().tidy(Instant::now());
         tokio::time::sleep(pause(failures, started.elapsed())).await;
-        wanted = failures == 0 && tokio::time::timeout(REGULAR, shared.wanted.notified()).await.is_ok();
+        let regular = tokio::time::timeout_at(every(REGULAR).into(), shared.wanted.notified());
+        wanted = failures == 0 && regular.await.is_ok();
     }
 }
 

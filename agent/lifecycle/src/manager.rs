@@ -37,7 +37,7 @@ use nodewarden_model::Origin;
 use nodewarden_pods::source::{Deletion, Desired, SourcedPod};
 use nodewarden_pods::status::DesiredPods;
 use nodewarden_tasks::faults;
-use nodewarden_tasks::pause::together;
+use nodewarden_tasks::pause::every;
 
 /// What reaches the manager from outside.
 #[derive(Debug)]
@@ -152,10 +152,7 @@ impl Manager {
             };
             soon |= happened;
             let period = self.env.pods.housekeeping;
-            next = looked + if soon { period } else { self.housekeeping.quiet().max(period) };
-            if !soon {
-                next = together(next.into_std()).into();
-            }
+            next = if soon { looked + period } else { every(self.housekeeping.quiet().max(period)).into() };
         }
     }
 

@@ -22,12 +22,36 @@ pub fn begin() {
 /// Waits for about `period`: not longer, and at most 8.2 s less; at most 4.1 s if it is shorter than that.
 /// Periods up to 4.1 s are kept.
 pub async fn pause(period: Duration) {
-    tokio::time::sleep_until(together(Instant::now() + period).into()).await;
+    tokio::time::sleep_until(together(now() + period).into()).await;
 }
 
 /// A time at which others end their pauses: `until` or at most 8.2 s before it, and not before now.
-pub fn together(until: Instant) -> Instant {
-    BEGUN.get().map_or(until, |begun| end(*begun, Instant::now(), until))
+fn together(until: Instant) -> Instant {
+    BEGUN.get().map_or(until, |begun| end(*begun, now(), until))
+}
+
+/// As the runtime's timers count it, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// The end of the current period of a task that has something to do in each `period`: tasks with the same one
+/// end their pauses together. Periods of 8.2 s and more are shortened to a multiple of that, those of 4.1 s and
+/// more to that, and the first may be much shorter. Before [`begin`], `period` from now.
+pub fn every(period: Duration) -> Instant {
+    let now = now();
+    BEGUN.get().map_or(now + period, |begun| end_of_period(*begun, now, period))
+}
+
+/// The first multiple since `begun`, after `now`, of `period` as [`every`] shortens it.
+fn end_of_period(begun: Instant, now: Instant, period: Duration) -> Instant {
+    let shortened = [SLOT * 2, SLOT].into_iter().find(|slot| period >= *slot).map_or(period, |slot| {
+        let slots = period.as_nanos() / slot.as_nanos();
+        slot.saturating_mul(u32::try_from(slots).unwrap_or(u32::MAX))
+    });
+    let since = now.saturating_duration_since(begun).as_nanos();
+    let past = u64::try_from(since % shortened.as_nanos().max(1)).unwrap_or_default();
+    now + shortened.saturating_sub(Duration::from_nanos(past))
 }
 
 /// The last multiple of two slots since `begun` that is not after `until`, if it is after `now`; else that of
@@ -71,6 +95,27 @@ mod tests {
         }
         // Of another runtime, as in tests.
         assert_eq!(end(at(9000), at(0), at(5000)), at(5000));
+    }
+
+    #[test]
+    fn periods_end_together() {
+        let begun = Instant::now();
+        let at = |millis| begun + Duration::from_millis(millis);
+        for (now, period, expected) in [
+            (0, 60_000, 57_344),
+            (1, 60_000, 57_344),
+            (57_343, 60_000, 57_344),
+            (57_344, 60_000, 114_688),
+            (100_000, 60_000, 114_688),
+            (9000, 10_000, 16_384),
+            (5000, 5000, 8192),
+            (8192, 8191, 12_288),
+            (5000, 2000, 6000),
+        ] {
+            let period = Duration::from_millis(period);
+            assert_eq!(end_of_period(begun, at(now), period), at(expected), "{now} {period:?}");
+        }
+        assert_eq!(end_of_period(begun, at(5), Duration::ZERO), at(5));
     }
 
     /// What tokio's wheel does, which its documents do not promise: a multiple of a slot wakes once.

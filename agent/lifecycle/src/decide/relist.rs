@@ -5,11 +5,12 @@ use std::time::Duration;
 
 /// The longest time between two lists.
 pub const REGULAR: Duration = Duration::from_secs(60);
+/// A list is due from this time on after the one before: whoever looks each [`REGULAR`] comes a little sooner
+/// (`nodewarden_tasks::pause`).
+const ALMOST: Duration = Duration::from_secs(50);
 /// The longest time between two lists of a runtime that has no stream of events: a kubelet asks each runtime
 /// as often whether it is ready (kubelet: `updateRuntimeUp`). Containers that end are known from the kernel.
 pub const WITHOUT_EVENTS: Duration = Duration::from_secs(5);
-/// The longest time between two searches of the pods' directories, of which no event reports.
-pub const SEARCH: Duration = Duration::from_secs(10);
 /// How long the end of a process that may have been a container's first one keeps the runtime in doubt.
 pub const PERHAPS: Duration = Duration::from_secs(10);
 
@@ -55,7 +56,7 @@ impl Doubts {
 
 /// The longest time between two looks at what a node has on which nothing is in doubt.
 pub fn quiet(events: EventStream) -> Duration {
-    if events == EventStream::Unsupported { WITHOUT_EVENTS } else { SEARCH }
+    if events == EventStream::Unsupported { WITHOUT_EVENTS } else { REGULAR }
 }
 
 /// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.
@@ -74,7 +75,7 @@ pub fn reason(doubts: Doubts, since: Option<Duration>) -> Option<&'static str> {
             doubts.events == EventStream::Unsupported && is_due(WITHOUT_EVENTS),
             "the runtime has no stream of events",
         ),
-        (is_due(REGULAR), "the last one is a minute old"),
+        (is_due(ALMOST), "the last one is a minute old"),
     ];
     reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
 }
@@ -90,8 +91,8 @@ mod tests {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (doubts, since, due) in [
             (none, seconds(2), false),
-            (none, seconds(59), false),
-            (none, seconds(60), true),
+            (none, seconds(49), false),
+            (none, seconds(50), true),
             (none, None, true),
             (Doubts { ends_unreported: true, ..none }, seconds(2), true),
             (Doubts { events: EventStream::Closed, ..none }, seconds(2), true),

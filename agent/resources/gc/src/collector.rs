@@ -10,6 +10,7 @@ use nodewarden_model::{
 };
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::{self, Pulse};
+use nodewarden_tasks::pause::every;
 use tokio::sync::mpsc;
 use tracing::info;
 
@@ -55,16 +56,14 @@ impl Collector {
         while inner.acts && inner.board.desired().is_none() {
             tokio::time::sleep(START).await;
         }
-        let mut tick = tokio::time::interval(inner.settings.period);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                _ = tick.tick() => {}
-                () = inner.pressure.notified() => {}
-            }
             pulse.progress();
             self.run_once().await;
             pulse.waits();
+            tokio::select! {
+                () = tokio::time::sleep_until(every(inner.settings.period).into()) => {}
+                () = inner.pressure.notified() => {}
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use nodewarden_tasks::blocking;
 use tracing::debug;
 
 use super::containers::{self, Pods, Present};
-use super::logs::{self, Orphan};
+use super::logs::{self, Orphan, PodLogs};
 use super::metrics::Part;
 use super::run::Run;
 use super::shared::Shared;
@@ -23,9 +23,10 @@ impl Shared {
     /// # Errors
     /// The runtime or the logs cannot be listed. A failed removal is recorded in the run and is not an error.
     pub async fn collect_containers(&self, run: &mut Run, all_unused: bool) -> Result<(), GcError> {
-        // The list is read before the pods: a container in it has its pod among the pods, unless the pod is
-        // gone.
-        let listing = self.runtime.list().await?;
+        // The logs are read before the list and the list before the pods: a log that is found has its container
+        // in the list and its pod among the pods, unless they are gone.
+        let logs = self.find_logs().await;
+        let mut listing = self.runtime.list().await?;
         let facts = containers::facts(&listing, &self.ownership, &self.pods());
         let now = Timestamp::now();
         let plan = plan::containers(&facts.dead, &facts.sandboxes, &self.settings, now, all_unused);
@@ -37,13 +38,17 @@ impl Shared {
                 continue;
             }
             match self.runtime.remove_container(id).await {
-                Ok(()) => run.removed(Part::Container, id, name, None),
+                Ok(()) => {
+                    run.removed(Part::Container, id, name, None);
+                    listing.containers.retain(|container| container.id != *id);
+                }
                 Err(error) => run.failed(Part::Container, id, name, error.to_string()),
             }
         }
         // The runtime is asked again which containers are left in them.
-        let listing =
-            if plan.sandboxes.is_empty() || run.dry { listing } else { self.runtime.list().await? };
+        if !plan.sandboxes.is_empty() && !run.dry {
+            listing = self.runtime.list().await?;
+        }
         for id in &plan.sandboxes {
             let uid = facts.sandboxes.iter().find(|fact| fact.id == *id).map(|fact| fact.uid.as_str());
             let name = format!("of pod {}", uid.unwrap_or_default());
@@ -51,31 +56,38 @@ impl Shared {
                 run.planned(Part::Sandbox, id, name);
             } else if containers::is_empty_and_dead(&listing, id) {
                 match self.runtime.remove_sandbox(id).await {
-                    Ok(()) => run.removed(Part::Sandbox, id, name, None),
+                    Ok(()) => {
+                        run.removed(Part::Sandbox, id, name, None);
+                        listing.sandboxes.retain(|sandbox| sandbox.id != *id);
+                    }
                     Err(error) => run.failed(Part::Sandbox, id, name, error.to_string()),
                 }
             }
         }
-        self.collect_logs(run, &plan.containers, all_unused).await?;
+        if run.dry {
+            listing.containers.retain(|container| !plan.containers.contains(&container.id));
+        }
+        self.collect_logs(run, logs?, &listing, all_unused).await;
         if !run.dry {
             self.remove_links().await;
         }
         Ok(())
     }
 
-    /// `planned`: containers that a dry run would remove.
-    async fn collect_logs(&self, run: &mut Run, planned: &[String], all_unused: bool) -> Result<(), GcError> {
+    /// The directories of logs, and what is in them.
+    async fn find_logs(&self) -> Result<Vec<PodLogs>, GcError> {
         let root = self.logs_dir.clone();
         let found = blocking::TIDYING.run(move || logs::scan(&root)).await;
-        let found = found.map_err(|_| GcError::Panicked)??;
+        Ok(found.map_err(|_| GcError::Panicked)??)
+    }
+
+    /// Removes the logs of `found` whose containers or pods are gone. `listing`: what the runtime has, read after
+    /// them.
+    async fn collect_logs(&self, run: &mut Run, found: Vec<PodLogs>, listing: &Listing, all_unused: bool) {
         if found.is_empty() {
-            return Ok(());
+            return;
         }
-        let Listing { sandboxes, mut containers } = self.runtime.list().await?;
-        if run.dry {
-            containers.retain(|container| !planned.contains(&container.id));
-        }
-        let present = Present::new(&Listing { sandboxes, containers });
+        let present = Present::new(listing);
         let pods = self.pods();
         if !run.dry {
             self.mark_logs(logs::unmarked(&found, &pods).map(|name| self.logs_dir.join(name)).collect())
@@ -92,7 +104,6 @@ impl Shared {
                 Err(error) => run.failed(Part::Logs, &id, String::new(), error.to_string()),
             }
         }
-        Ok(())
     }
 
     /// Removes the links to logs that are gone ([`log_links`]).
