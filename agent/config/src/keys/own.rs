@@ -201,7 +201,7 @@ pub(super) static OWN: &[(&str, &str)] = &[
     (
         "nodewarden.reconcileSeconds",
         "Seconds between two comparisons of the limits with what they should be: of cgroups that a process wrote to, \
-         and of all each fifth time. Before Linux 6.8, which reports writes, of all each time.",
+         and of all each fifteenth time. Before Linux 6.8, which reports writes, of all each time.",
     ),
     ("nodewarden.retentionSeconds", "Seconds for which the series of removed cgroups stay in metrics."),
     ("nodewarden.ringBytes", "Bytes of the buffer for the kernel programs' events."),

@@ -1,6 +1,6 @@
 //! Which cgroups were written to since they were compared last, by any process. The kernel reports it
 //! (fanotify, from Linux 6.8 on), so that a full reconcile need not read the limits of the others.
-//! Every fifth one reads all nevertheless, as does one after reports were lost.
+//! Every fifteenth one reads all nevertheless, as does one after reports were lost.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,7 +13,7 @@ use nodewarden_machine::cgroup::{Layout, join};
 use tracing::{info, warn};
 
 /// One full reconcile of so many reads all limits.
-pub const ALL_EVERY: u32 = 5;
+pub const ALL_EVERY: u32 = 15;
 /// With more changed cgroups than this, all are read.
 const MOST: usize = 10_000;
 /// Bytes that one read of the reports takes at most: of some 400.

@@ -60,7 +60,7 @@ fn what_was_written_to_is_corrected_by_the_next_full_reconcile() {
 }
 
 #[test]
-fn what_was_not_written_to_is_read_by_every_fifth_full_reconcile() {
+fn what_was_not_written_to_is_read_by_every_fifteenth_full_reconcile() {
     let Some(f) = Fixture::make("unread") else { return };
     let Some((mut reconciler, mut destroyer, paths)) = compared(&f) else { return };
     let right = paths.each_ref().map(|path| shares(&f, path));
