@@ -1,6 +1,9 @@
-//! Measures the time from the kernel's OOM kill to the event in a subscribed client.
+//! Measures the time from the kernel's OOM kill to the event in a subscribed client, and to a bare reader of the
+//! kernel's tracepoint.
 
-use std::collections::HashMap;
+mod bare;
+
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use super::{Bench, Bound, Figure, Run};
@@ -10,6 +13,7 @@ use crate::fixture::{
 };
 use crate::harness::{Context, Failure};
 use crate::worker::report::Victim;
+use bare::BareReader;
 
 pub struct Events;
 
@@ -34,38 +38,64 @@ impl Bench for Events {
         let group = root.child("victims")?;
         group.limit_memory(LIMIT)?;
 
-        run.progress(&format!("{kills} kills, idle"));
-        let idle = series(context, &group, &events, kills)?;
-        run.progress(&format!("{kills} kills, idle, nothing printed on the console"));
-        let quiet = {
-            let _quiet = QuietConsole::new()?;
-            series(context, &group, &events, kills)?
-        };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        run.progress(&format!("{kills} kills, {cpus} cores busy"));
         let crowd = root.child("crowd")?;
         let hour = (3600 * 1000).to_string();
-        let _spinners = (0..cpus)
-            .map(|_| Worker::start(context, Some(&crowd), &["spin", &hour]))
-            .collect::<Result<Vec<_>, _>>()?;
-        std::thread::sleep(Duration::from_millis(500));
-        let busy = series(context, &group, &events, kills)?;
-        run.progress(&format!("{kills} kills, {cpus} cores busy, nothing printed on the console"));
-        let quiet_busy = {
-            let _quiet = QuietConsole::new()?;
-            series(context, &group, &events, kills)?
+        let spin = || -> Result<Vec<Worker>, Failure> {
+            let spinner = |_| Ok(Worker::start(context, Some(&crowd), &["spin", &hour])?);
+            let spinners = (0..cpus).map(spinner).collect();
+            std::thread::sleep(Duration::from_millis(500));
+            spinners
         };
+        let (mut with_agent, mut alone) = (Vec::new(), Vec::new());
+        for (name, busy, quiet) in CONDITIONS {
+            run.progress(&format!("{kills} kills, {name}"));
+            let _spinners = busy.then(spin).transpose()?;
+            let _quiet = quiet.then(QuietConsole::new).transpose()?;
+            with_agent.push(series(context, &group, &events, kills)?);
+        }
+        drop(agent);
+        for (name, busy, quiet) in CONDITIONS {
+            run.progress(&format!("{kills} kills, {name}, without an agent"));
+            let _spinners = busy.then(spin).transpose()?;
+            let _quiet = quiet.then(QuietConsole::new).transpose()?;
+            alone.push(bare(context, &group, kills)?);
+        }
 
-        let bound = Bound::both(0.5, 5.0);
-        Ok(vec![
-            Figure::of("events", "kill to client, idle", "ms", &idle.from_kernel, bound),
-            Figure::of("events", "kill to client, all cores busy", "ms", &busy.from_kernel, bound),
-            Figure::of("events", "kill to client, idle, quiet console", "ms", &quiet.from_kernel, bound),
-            Figure::of("events", "kill to client, busy, quiet console", "ms", &quiet_busy.from_kernel, bound),
-            Figure::of("events", "parent's waitid to client, idle", "ms", &idle.from_parent, Bound::NONE),
-            Figure::of("events", "parent's waitid to client, busy", "ms", &busy.from_parent, Bound::NONE),
-        ])
+        let mut figures = Vec::new();
+        for ((name, _, quiet), (ours, alone)) in CONDITIONS.iter().zip(with_agent.iter().zip(&alone)) {
+            let row = |what: &str, values: &[f64], bound| {
+                Figure::of("events", format!("{what}, {name}"), "ms", values, bound)
+            };
+            figures.push(row("kill to client", &ours.from_kernel, Bound::both(0.5, 5.0)));
+            if let Some(alone) = alone {
+                figures.push(row("bare: kill to a reader of the tracepoint", alone, Bound::NONE));
+            }
+            if !quiet {
+                figures.push(row("parent's waitid to client", &ours.from_parent, Bound::NONE));
+            }
+        }
+        Ok(figures)
     }
+}
+
+/// Name, whether every core is busy, and whether nothing is printed on the console.
+const CONDITIONS: [(&str, bool, bool); 4] = [
+    ("idle", false, false),
+    ("all cores busy", true, false),
+    ("idle, quiet console", false, true),
+    ("busy, quiet console", true, true),
+];
+
+/// Milliseconds from each kill to a bare reader; `None` where there is no tracefs.
+fn bare(context: &Context, group: &Group, kills: u32) -> Result<Option<Vec<f64>>, Failure> {
+    let Some(reader) = BareReader::start()? else { return Ok(None) };
+    let victims: HashSet<u32> = kill(context, group, kills)?.into_iter().map(|victim| victim.pid).collect();
+    let seen = reader.finish();
+    let of_ours: Vec<f64> =
+        seen.into_iter().filter(|seen| victims.contains(&seen.pid)).map(|seen| seen.after_ms).collect();
+    ensure!(of_ours.len() >= victims.len(), "{} of {} kills are in the trace", of_ours.len(), victims.len());
+    Ok(Some(of_ours))
 }
 
 /// Latencies in milliseconds, one value per kill.
@@ -78,6 +108,14 @@ struct Latencies {
 }
 
 fn series(context: &Context, group: &Group, events: &Subscription, kills: u32) -> Result<Latencies, Failure> {
+    let victims = kill(context, group, kills)?;
+    let received = events
+        .collect(Duration::from_secs(2), Duration::from_secs(20), |event| event.cgroup == group.path())?;
+    latencies(&victims, &received)
+}
+
+/// Has so many processes killed, one after the other.
+fn kill(context: &Context, group: &Group, kills: u32) -> Result<Vec<Victim>, Failure> {
     let arguments = ["oom-victims", &kills.to_string(), &(2 * LIMIT).to_string(), "--on-demand"];
     let mut worker = Worker::start(context, Some(group), &arguments)?;
     let mut victims = Vec::new();
@@ -89,10 +127,8 @@ fn series(context: &Context, group: &Group, events: &Subscription, kills: u32) -
             worker.go()?;
         }
     }
-    let received = events
-        .collect(Duration::from_secs(2), Duration::from_secs(20), |event| event.cgroup == group.path())?;
     worker.finish(Duration::from_secs(5))?;
-    latencies(&victims, &received)
+    Ok(victims)
 }
 
 fn latencies(victims: &[Victim], received: &[Received]) -> Result<Latencies, Failure> {
