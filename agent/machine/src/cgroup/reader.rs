@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::activity::{Activity, Sums};
 use super::files::{Alone, Budget, CachedFile, Keep, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, limit_changes, v1, v2};
@@ -44,6 +45,12 @@ pub struct GroupReader {
     ran: Instant,
     /// Nothing was stalled at the last reading.
     unstalled: bool,
+    /// Whether a file may be open.
+    keeps_open: bool,
+    /// Whether a file could not be read at the last reading.
+    incomplete: bool,
+    /// See [`GroupReader::sums`].
+    sums: Option<Sums>,
 }
 
 /// Index into [`Layout::hierarchies`], of which there are a dozen at most.
@@ -79,23 +86,36 @@ impl GroupReader {
             limit_changes: 0,
             ran: Instant::now(),
             unstalled: false,
+            keeps_open: false,
+            incomplete: false,
+            sums: None,
         }
+    }
+
+    /// Of a pod's own cgroup: the sums of a reading that a client asked for, and whether they are the same as
+    /// at the one before it. Everything below has to be read after it and before the next one, or to be left
+    /// out by [`Activity::NoneInPod`].
+    pub fn sums(&mut self, usage: &Usage) -> Option<(Sums, bool)> {
+        let sums = Sums::of(usage).filter(|_| !self.incomplete);
+        let before = std::mem::replace(&mut self.sums, sums);
+        sums.map(|sums| (sums, before == Some(sums)))
     }
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
     /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
-    /// `idle`: no task of the cgroup or below it has run since the last reading, nor runs now; then the files
-    /// are read that may differ all the same, and all of them every minute; every 15 s if something has run
-    /// since they were read, or a limit was changed ([`limit_changes`]). Only the former are kept open then.
+    /// Where no task has run the files are read that may differ all the same, none if the pod's sums show that
+    /// they don't, and all of them every minute; every 15 s if something has run since they were read, or a
+    /// limit was changed ([`limit_changes`]). Then only those that are read every time are kept open, below
+    /// a pod in which nothing has run none.
     pub fn read(
         &mut self,
         layout: &Layout,
         asked: Asked,
-        idle: bool,
+        activity: Activity,
         last: &mut Usage,
         buffer: &mut Vec<u8>,
     ) {
-        let now = Instant::now();
+        let (now, idle) = (Instant::now(), activity.is_none());
         let limit_changes = limit_changes::count();
         if asked == Asked::Now && !idle {
             self.ran = now;
@@ -105,6 +125,11 @@ impl GroupReader {
             now.duration_since(at) >= if is_quiet { SLOW_QUIET } else { SLOW }
         });
         let unstalled = idle && self.unstalled && !slow_due;
+        if unstalled && matches!(activity, Activity::NoneInPod { same_sums: true }) {
+            self.close_all();
+            last.time = Some(SystemTime::now());
+            return;
+        }
         let asleep = idle;
         let mut idle = idle && !slow_due;
         let mut usage = last.clone();
@@ -112,6 +137,7 @@ impl GroupReader {
             usage.pressures = Default::default();
         }
         let mut gone = 0u64;
+        self.incomplete = false;
         let path = &*self.path;
         for (spec, at, file) in &mut self.files {
             let hot = (spec.hot)(&usage);
@@ -129,25 +155,30 @@ impl GroupReader {
             // Of a cgroup in which nothing runs only what is read every time stays open, while few files are.
             let keep = match (asked, spec.alone) {
                 (Asked::Later, _) if spec.has_cpu_time && !file.is_open() => Keep::No,
-                _ if !hot => Keep::No,
+                _ if !hot || matches!(activity, Activity::NoneInPod { .. }) => Keep::No,
                 (Asked::Later, _) => Keep::IfFew,
                 (Asked::Now, _) if !asleep => Keep::IfRoom,
                 (Asked::Now, Alone::WithMemory) => Keep::No,
                 (Asked::Now, Alone::Stalled) if self.unstalled => Keep::No,
                 (Asked::Now, Alone::Stalled | Alone::Always) => Keep::IfFew,
             };
+            self.keeps_open |= keep != Keep::No;
             match file.read(dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                    gone |= 1 << *at;
+                    self.incomplete = true;
+                }
                 Err(error) => {
+                    self.incomplete = true;
                     tracing::debug!(file = spec.name, cgroup = path, %error, "cannot read");
                 }
             }
             idle &= memory(last) == memory(&usage);
             if asked == Asked::Later && spec.has_cpu_time {
                 if self.slow_read.is_some() && ran(last) == ran(&usage) {
-                    self.files.iter_mut().for_each(|(_, _, file)| file.close());
+                    self.close_all();
                     return;
                 }
                 self.ran = now;
@@ -160,6 +191,12 @@ impl GroupReader {
         self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
         usage.time = Some(SystemTime::now());
         *last = usage;
+    }
+
+    fn close_all(&mut self) {
+        if std::mem::take(&mut self.keeps_open) {
+            self.files.iter_mut().for_each(|(_, _, file)| file.close());
+        }
     }
 }
 
@@ -183,14 +220,14 @@ mod tests {
 
     fn over(layout: &Layout, reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
         let mut usage = last.clone();
-        reader.read(layout, asked, false, &mut usage, &mut Vec::new());
+        reader.read(layout, asked, Activity::Ran, &mut usage, &mut Vec::new());
         usage
     }
 
     /// A reading of a cgroup of which the caller knows that nothing has run in it.
     fn while_idle(layout: &Layout, reader: &mut GroupReader, last: &Usage) -> Usage {
         let mut usage = last.clone();
-        reader.read(layout, Asked::Now, true, &mut usage, &mut Vec::new());
+        reader.read(layout, Asked::Now, Activity::None, &mut usage, &mut Vec::new());
         usage
     }
 
@@ -288,7 +325,8 @@ mod tests {
             // As if the limits were read so long ago, and something had run before that.
             let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
             (reader.slow_read, reader.ran) = (Some(ago(seconds)), ago(seconds + 1));
-            reader.read(&tree.layout, Asked::Now, idle, &mut last, &mut Vec::new());
+            let activity = if idle { Activity::None } else { Activity::Ran };
+            reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
             last.memory.as_ref().unwrap().limit_bytes
         };
         let first = write(64);
