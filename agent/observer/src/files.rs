@@ -166,3 +166,69 @@ fn device_path(major: u32, minor: u32) -> Option<String> {
     let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     Some(format!("/dev/{}", link.file_name()?.to_string_lossy().replace('!', "/")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use nodewarden_machine::cgroup::identify;
+    use nodewarden_model::{MemoryUsage, ProcessUsage};
+
+    use super::*;
+
+    fn group(path: &str) -> Group {
+        Group {
+            path: path.into(),
+            identity: Arc::new(identify(path)),
+            generation: 1,
+            created: Timestamp::UNIX_EPOCH,
+            removed: None,
+            places: Default::default(),
+        }
+    }
+
+    fn usage(memory: u64) -> Usage {
+        Usage {
+            memory: Some(MemoryUsage { usage_bytes: memory, ..MemoryUsage::default() }),
+            processes: Some(ProcessUsage { threads: 1, max: None }),
+            ..Usage::default()
+        }
+    }
+
+    const POD: &str = "/kubepods/pod9b2b2c1c-6b0c-4f55-8a0e-3f6f0d6f0001";
+
+    #[test]
+    fn what_is_below_an_idle_pod_depends_on_its_sums() {
+        let sums = Sums::of(&usage(9)).unwrap();
+        let of = |path: &str, idle, memory, pod: Option<&IdlePod<'_>>| {
+            let (group, mut usage, mut reader) = (group(path), usage(memory), None);
+            activity(&Work { group: &group, idle, usage: &mut usage, reader: &mut reader }, pod)
+        };
+        for same in [true, false] {
+            let pod = Some(IdlePod { path: POD, sums, same });
+            let pod = pod.as_ref();
+            let below = format!("{POD}/c/nested");
+            assert_eq!(of(&below, true, 9, pod), Activity::NoneInPod { same_sums: same });
+            assert_eq!(of(&below, false, 9, pod), Activity::Ran);
+            assert_eq!(of(&below, true, 10, pod), Activity::None, "more than the pod has");
+            assert_eq!(of(&below, true, 9, None), Activity::None, "something ran in the pod");
+            for other in ["/kubepods/c", POD, &format!("{POD}1/c")] {
+                assert_eq!(of(other, true, 9, pod), Activity::None, "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_is_not_divided() {
+        let id = "a".repeat(64);
+        let paths = ["/", "/kubepods", POD, &format!("{POD}/{id}"), &format!("{POD}/{id}/x"), "/z"];
+        let groups = paths.map(group);
+        let (mut usages, mut readers) = (paths.map(|_| usage(1)), paths.map(|_| None));
+        let both = groups.iter().zip(usages.iter_mut().zip(&mut readers));
+        let work: Vec<Work<'_>> =
+            both.map(|(group, (usage, reader))| Work { group, idle: true, usage, reader }).collect();
+        assert_eq!(middle(&work), 5);
+        assert_eq!((middle(&work[..2]), middle(&work[..4])), (1, 2));
+    }
+}

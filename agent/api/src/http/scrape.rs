@@ -98,8 +98,8 @@ where
 
 type Chunk = io::Result<Bytes>;
 
-/// The text of a chunk. Its buffer is used for a later one when this one was sent: new ones of this size would
-/// make the allocator tidy up each time.
+/// The text of a chunk. Its buffer is used for a later one when this one was sent: new ones of this size
+/// would make the allocator tidy up each time.
 struct Lent {
     text: Vec<u8>,
     back: std::sync::mpsc::Sender<Vec<u8>>,
