@@ -17,6 +17,9 @@ const SLOW: Duration = Duration::from_secs(15);
 /// kernel programs do not see may still write one.
 const SLOW_QUIET: Duration = Duration::from_secs(60);
 
+/// All files are read again after this time, whatever is known of the cgroup.
+const ALL: Duration = Duration::from_secs(300);
+
 /// A cgroup in which nothing has run for so long, and whose PSI shows nothing of the last five minutes, has
 /// no stalled task: the kernel updates PSI every two seconds, and a task has to run before it can be stalled.
 const UNSTALLED: Duration = Duration::from_secs(5);
@@ -39,6 +42,10 @@ pub struct GroupReader {
     path: Arc<str>,
     files: Box<[(&'static Spec, HierarchyIndex, CachedFile)]>,
     slow_read: Option<Instant>,
+    /// When all files were last read.
+    all_read: Option<Instant>,
+    /// Whether something has run or changed since the files that are not hot were last read.
+    changed: bool,
     /// [`limit_changes::count`] before the files that are not hot were last read.
     limit_changes: u64,
     /// When a task of the cgroup was last seen to have run.
@@ -83,6 +90,8 @@ impl GroupReader {
             path,
             files: files.into(),
             slow_read: None,
+            all_read: None,
+            changed: false,
             limit_changes: 0,
             ran: Instant::now(),
             unstalled: false,
@@ -103,10 +112,10 @@ impl GroupReader {
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
     /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
-    /// Where no task has run the files are read that may differ all the same, none if the pod's sums show that
-    /// they don't, and all of them every minute; every 15 s if something has run since they were read, or a
-    /// limit was changed ([`limit_changes`]). Then only those that are read every time are kept open, below
-    /// a pod in which nothing has run none.
+    /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
+    /// that they don't; limits every minute, or every 15 s if something has run since they were read or a
+    /// limit was changed ([`limit_changes`]); all files every five minutes. Then only those that are read
+    /// every time are kept open, below a pod in which nothing has run none.
     pub fn read(
         &mut self,
         layout: &Layout,
@@ -120,18 +129,20 @@ impl GroupReader {
         if asked == Asked::Now && !idle {
             self.ran = now;
         }
-        let slow_due = self.slow_read.is_none_or(|at| {
-            let is_quiet = idle && self.ran < at && self.limit_changes == limit_changes;
-            now.duration_since(at) >= if is_quiet { SLOW_QUIET } else { SLOW }
-        });
-        let unstalled = idle && self.unstalled && !slow_due;
-        if unstalled && matches!(activity, Activity::NoneInPod { same_sums: true }) {
+        let all_due = self.all_read.is_none_or(|at| now.duration_since(at) >= ALL);
+        let slow_due = all_due
+            || self.slow_read.is_none_or(|at| {
+                let is_quiet = idle && self.ran < at && self.limit_changes == limit_changes;
+                now.duration_since(at) >= if is_quiet { SLOW_QUIET } else { SLOW }
+            });
+        let unstalled = idle && self.unstalled && !all_due;
+        if unstalled && !slow_due && matches!(activity, Activity::NoneInPod { same_sums: true }) {
             self.close_all();
             last.time = Some(SystemTime::now());
             return;
         }
         let asleep = idle;
-        let mut idle = idle && !slow_due;
+        let mut idle = idle && !all_due;
         let mut usage = last.clone();
         if !unstalled {
             usage.pressures = Default::default();
@@ -141,14 +152,13 @@ impl GroupReader {
         let path = &*self.path;
         for (spec, at, file) in &mut self.files {
             let hot = (spec.hot)(&usage);
-            let may_differ = match spec.alone {
-                Alone::WithMemory => !idle,
-                Alone::Always => true,
+            let is_wanted = match spec.alone {
+                Alone::WithMemory if hot => !idle,
+                Alone::WithMemory => slow_due && (!idle || self.changed),
+                Alone::Always => hot || slow_due,
                 Alone::Stalled => !unstalled,
+                Alone::Written => slow_due,
             };
-            if !(hot && may_differ || slow_due) || gone & (1 << *at) != 0 {
-                continue;
-            }
             let dir = || {
                 layout.hierarchies().get(usize::from(*at)).map_or_else(PathBuf::new, |h| join(&h.mount, path))
             };
@@ -158,10 +168,16 @@ impl GroupReader {
                 _ if !hot || matches!(activity, Activity::NoneInPod { .. }) => Keep::No,
                 (Asked::Later, _) => Keep::IfFew,
                 (Asked::Now, _) if !asleep => Keep::IfRoom,
-                (Asked::Now, Alone::WithMemory) => Keep::No,
+                (Asked::Now, Alone::WithMemory | Alone::Written) => Keep::No,
                 (Asked::Now, Alone::Stalled) if self.unstalled => Keep::No,
                 (Asked::Now, Alone::Stalled | Alone::Always) => Keep::IfFew,
             };
+            if !is_wanted || gone & (1 << *at) != 0 {
+                if slow_due && keep == Keep::No {
+                    file.close();
+                }
+                continue;
+            }
             self.keeps_open |= keep != Keep::No;
             match file.read(dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
@@ -184,9 +200,13 @@ impl GroupReader {
                 self.ran = now;
             }
         }
+        self.changed |= !idle;
         if slow_due {
-            self.slow_read = Some(now);
+            (self.slow_read, self.changed) = (Some(now), false);
             self.limit_changes = limit_changes;
+        }
+        if all_due {
+            self.all_read = Some(now);
         }
         self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
         usage.time = Some(SystemTime::now());
@@ -307,6 +327,35 @@ mod tests {
         assert_eq!(ran(&second), ran(&first), "the CPU time is not read");
         assert_eq!(second.processes.unwrap().threads, 1, "processes may be reaped at any time");
         assert!(ran(&over(&tree.layout, &mut reader, Asked::Now, &second)) > ran(&first) + 50_000_000);
+        tree.stop(pid);
+    }
+
+    #[test]
+    fn below_an_idle_pod_nothing_is_read_while_its_sums_are_the_same() {
+        let Some(tree) = TestTree::make("sums") else { return };
+        let pod = tree.group("pod");
+        let path = tree.group("pod/part");
+        let [mut of_pod, mut reader] =
+            [pod, path].map(|path| GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64)));
+        let mut sums = || {
+            let usage = over(&tree.layout, &mut of_pod, Asked::Now, &Usage::default());
+            of_pod.sums(&usage).expect("memory and processes are counted")
+        };
+        let (_, same) = sums();
+        assert!(!same, "there was none before");
+        let mut last = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
+        reader.unstalled = true;
+        let mut read = |same_sums| {
+            let (before, activity) = (last.time, Activity::NoneInPod { same_sums });
+            reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
+            assert!(last.time > before);
+            last.processes.unwrap().threads
+        };
+        assert!(sums().1);
+        // The caller is wrong the first time: that shows what was read.
+        let pid = tree.run("pod/part", "while :; do :; done");
+        assert_eq!((read(true), read(false)), (0, 1));
+        assert!(!sums().1, "it is one more process");
         tree.stop(pid);
     }
 
