@@ -1,7 +1,8 @@
 //! The cgroups of a snapshot prepared for writing: names resolved, duplicates removed, labels rendered once.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::cell::LazyCell;
+use std::collections::HashMap;
+use std::ops::{Deref, Range};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::exposition::{push_label, push_stamp};
@@ -58,12 +59,11 @@ impl<'a> Rows<'a> {
     /// Renders the labels of every cgroup of `snapshot`.
     pub fn new(snapshot: &'a Snapshot, style: Style) -> Self {
         let groups = current(&snapshot.groups);
-        let names = Names::of(&groups);
-        let parents: HashSet<&str> = groups.iter().filter_map(|g| Some(g.path.rsplit_once('/')?.0)).collect();
+        let names = LazyCell::new(|| Names::of(&groups));
         let mut text = Vec::with_capacity(groups.len() * 320);
-        let rows = groups
-            .into_iter()
-            .map(|group| {
+        let rows = (0..groups.len())
+            .map(|at| {
+                let group = groups[at];
                 let start = text.len();
                 match style {
                     Style::Cadvisor => cadvisor_labels(&mut text, group, &names),
@@ -87,7 +87,7 @@ impl<'a> Rows<'a> {
                     processes: usage.processes.as_ref().or(machine.and_then(|m| m.processes.as_ref())),
                     io: machine.filter(|_| usage.io.is_empty()).map_or(&usage.io, |m| &m.io),
                     pressures: pressures.map_or(&usage.pressures, |m| &m.pressures),
-                    leaf: machine.is_none() && !parents.contains(&*group.path),
+                    leaf: machine.is_none() && !is_parent(&group.path, &groups[at + 1..]),
                     labels,
                     stamp: start..text.len(),
                 }
@@ -102,22 +102,27 @@ pub(super) fn unix_millis(time: SystemTime) -> Option<u64> {
     u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// One group per path, in the given order. A cgroup that was removed and created again is twice in a
-/// snapshot, but a series may occur only once: the existing one is taken, else the younger one.
+/// One group per path, ordered by path, as those of a snapshot are. Of two of the same path, of which one was
+/// removed, the existing one is taken, else the younger one: a series may occur only once.
 pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
-    let mut kept: Vec<&GroupView> = Vec::with_capacity(groups.len());
-    let mut place: HashMap<&str, usize> = HashMap::with_capacity(groups.len());
-    for group in groups {
-        match place.get(&*group.path) {
-            None => {
-                place.insert(&group.path, kept.len());
-                kept.push(group);
+    let mut kept: Vec<&GroupView> = groups.iter().collect();
+    if !kept.is_sorted_by(|a, b| a.path < b.path) {
+        kept.sort_by(|a, b| a.path.cmp(&b.path));
+        kept.dedup_by(|later, kept| {
+            let same = later.path == kept.path;
+            if same && succeeds(later, kept) {
+                *kept = *later;
             }
-            Some(&at) if succeeds(group, kept[at]) => kept[at] = group,
-            Some(_) => {}
-        }
+            same
+        });
     }
     kept
+}
+
+/// Whether one of the groups that follow in the order of paths is below this path.
+fn is_parent(path: &str, following: &[&GroupView]) -> bool {
+    let mut begin_so = following.iter().map_while(|group| group.path.strip_prefix(path));
+    begin_so.any(|rest| rest.starts_with('/'))
 }
 
 /// Whether `a` takes precedence over `b` if both have the same path or labels.
@@ -171,15 +176,19 @@ impl<'a> Names<'a> {
 
 /// As the kubelet's `containerPrometheusLabelsFunc`: pods and containers are named, `name` is the container's
 /// id; levels above, nested cgroups and everything else have an `id` only.
-fn cadvisor_labels(text: &mut Vec<u8>, group: &GroupView, names: &Names<'_>) {
+fn cadvisor_labels<'a>(text: &mut Vec<u8>, group: &'a GroupView, names: &impl Deref<Target = Names<'a>>) {
     let (mut container, mut image, mut name, mut pod) = ("", "", "", None);
     match &*group.identity {
-        Identity::Pod { uid, .. } => pod = names.pod(uid),
-        Identity::Container { pod_uid, id, names: own, .. } => {
-            container = names.container(id).unwrap_or("");
+        Identity::Pod { uid, names: own, .. } => pod = own.as_ref().or_else(|| names.pod(uid)),
+        Identity::Container { pod_uid, id, sandbox, pod: of_pod, names: own, .. } => {
+            container = match own {
+                Some(own) if !sandbox => &own.name,
+                _ if *sandbox => SANDBOX,
+                _ => names.container(id).unwrap_or(""),
+            };
             image = own.as_ref().map_or("", |n| &n.image);
             name = id;
-            pod = names.pod(pod_uid);
+            pod = of_pod.as_ref().or_else(|| names.pod(pod_uid));
         }
         _ => {}
     }
@@ -194,7 +203,7 @@ fn cadvisor_labels(text: &mut Vec<u8>, group: &GroupView, names: &Names<'_>) {
     push_all(text, &pairs);
 }
 
-fn own_labels(text: &mut Vec<u8>, group: &GroupView, names: &Names<'_>) {
+fn own_labels<'a>(text: &mut Vec<u8>, group: &GroupView, names: &impl Deref<Target = Names<'a>>) {
     let pod = group.identity.pod_uid().and_then(|uid| names.pod(uid));
     let container = group.identity.container_id().and_then(|id| names.container(id));
     let pairs = [

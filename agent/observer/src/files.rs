@@ -1,14 +1,13 @@
-//! The file readers of all cgroups, kept from one reading to the next.
+//! Reads the files of all cgroups.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::registry::Group;
-use nodewarden_machine::cgroup::{Asked, Budget, GroupReader, Layout, MachineReader};
-use nodewarden_model::{Machine, Usage};
+use nodewarden_machine::cgroup::{Activity, Asked, Budget, GroupReader, Layout, MachineReader, Sums};
+use nodewarden_model::{Identity, Machine, Usage};
 
 /// Descriptors reserved for everything that is not a cgroup's file.
 const RESERVED: u64 = 512;
@@ -19,7 +18,6 @@ const MOST: u64 = 16_384;
 pub struct Files {
     layout: Layout,
     budget: Budget,
-    readers: HashMap<Arc<str>, (u64, GroupReader)>,
     machine: MachineReader,
     devices: HashMap<(u32, u32), Option<String>>,
 }
@@ -29,7 +27,7 @@ impl Files {
     pub fn new(layout: Layout, node_name: Option<String>) -> Self {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let machine = MachineReader::new(&layout, node_name, &budget);
-        Self { layout, budget, readers: HashMap::new(), machine, devices: HashMap::new() }
+        Self { layout, budget, machine, devices: HashMap::new() }
     }
 
     /// Reads the machine's figures.
@@ -38,38 +36,19 @@ impl Files {
     }
 
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
-    /// read keeps its value. With each is passed whether nothing has run in it or below it since that
-    /// reading. Readers of other cgroups are dropped.
-    pub(crate) fn read(&mut self, groups: Vec<(&Group, bool, &mut Usage)>, asked: Asked) {
-        let mut readers = HashMap::with_capacity(groups.len());
-        let mut work: Vec<Work<'_>> = groups
-            .into_iter()
-            .map(|(group, idle, usage)| {
-                let reader = match self.readers.remove(&group.path) {
-                    Some((generation, reader)) if generation == group.generation => reader,
-                    _ => GroupReader::new(&self.layout, group.path.clone(), &self.budget),
-                };
-                Work { group, idle, usage, reader }
-            })
-            .collect();
-        read_all(&self.layout, &mut work, asked);
-        for Work { group, usage, reader, .. } in work {
+    /// read keeps its value.
+    pub(crate) fn read(&mut self, mut work: Vec<Work<'_>>, asked: Asked) {
+        read_all(&self.layout, &self.budget, &mut work, asked);
+        for Work { usage, .. } in work {
             self.name_devices(usage);
-            readers.insert(group.path.clone(), (group.generation, reader));
         }
-        self.readers = readers;
     }
 
-    /// As [`Files::read`], for one group that no client waits for; the readers of others are kept.
-    pub(crate) fn read_one(&mut self, group: &Group, usage: &mut Usage, buffer: &mut Vec<u8>) {
-        let (generation, reader) = self.readers.entry(group.path.clone()).or_insert_with(|| {
-            (group.generation, GroupReader::new(&self.layout, group.path.clone(), &self.budget))
-        });
-        if *generation != group.generation {
-            *reader = GroupReader::new(&self.layout, group.path.clone(), &self.budget);
-            *generation = group.generation;
-        }
-        reader.read(&self.layout, Asked::Later, false, usage, buffer);
+    /// As [`Files::read`], for one group that no client waits for.
+    pub(crate) fn read_one(&mut self, work: Work<'_>, buffer: &mut Vec<u8>) {
+        let Work { group, reader, usage, .. } = work;
+        let reader = reader_of(&self.layout, &self.budget, group, reader);
+        reader.read(&self.layout, Asked::Later, Activity::Ran, usage, buffer);
         self.name_devices(usage);
     }
 
@@ -82,27 +61,47 @@ impl Files {
 }
 
 /// One cgroup to be read.
-struct Work<'a> {
-    group: &'a Group,
-    idle: bool,
+pub(crate) struct Work<'a> {
+    pub group: &'a Group,
+    /// Whether nothing has run in it or below it since the last reading.
+    pub idle: bool,
     /// Its last reading, and then the new one.
-    usage: &'a mut Usage,
-    reader: GroupReader,
+    pub usage: &'a mut Usage,
+    /// The reader of its files, kept from one reading to the next; made by the first one.
+    pub reader: &'a mut Option<Box<GroupReader>>,
+}
+
+fn reader_of<'r>(
+    layout: &Layout,
+    budget: &Budget,
+    group: &Group,
+    reader: &'r mut Option<Box<GroupReader>>,
+) -> &'r mut GroupReader {
+    reader.get_or_insert_with(|| Box::new(GroupReader::new(layout, group.path.clone(), budget)))
 }
 
 /// Number of cgroups from which on a second thread is started.
 const SPLIT: usize = 100;
 
-fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
+fn read_all(layout: &Layout, budget: &Budget, work: &mut [Work<'_>], asked: Asked) {
     let one = |work: &mut [Work<'_>]| {
         let mut buffer = Vec::with_capacity(8192);
-        work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.idle, one.usage, &mut buffer));
+        let mut pod = None;
+        for one in work {
+            let activity = activity(one, pod.as_ref());
+            let reader = reader_of(layout, budget, one.group, one.reader);
+            reader.read(layout, asked, activity, one.usage, &mut buffer);
+            if asked == Asked::Now && matches!(*one.group.identity, Identity::Pod { .. }) {
+                let sums = reader.sums(one.usage).filter(|_| one.idle);
+                pod = sums.map(|(sums, same)| IdlePod { path: &one.group.path, sums, same });
+            }
+        }
     };
     // No client waits, so no second CPU is woken for it.
     if work.len() < SPLIT || asked == Asked::Later {
         return one(work);
     }
-    let (left, right) = work.split_at_mut(work.len() / 2);
+    let (left, right) = work.split_at_mut(middle(work));
     std::thread::scope(|scope| {
         let elsewhere = another_cpu();
         let other = scope.spawn(move || {
@@ -116,6 +115,35 @@ fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
         // Values that it could not read are not changed.
         let _ = other.join();
     });
+}
+
+/// A pod in which nothing has run, while what is below it is read.
+struct IdlePod<'a> {
+    path: &'a str,
+    sums: Sums,
+    /// Whether they are the same as at the last reading.
+    same: bool,
+}
+
+/// What is known of a cgroup before it is read; `pod` is the last idle pod before it.
+fn activity(work: &Work<'_>, pod: Option<&IdlePod<'_>>) -> Activity {
+    if !work.idle {
+        return Activity::Ran;
+    }
+    let below = |pod: &&IdlePod<'_>| {
+        work.group.path.strip_prefix(pod.path).is_some_and(|rest| rest.starts_with('/'))
+            && pod.sums.can_contain(work.usage)
+    };
+    pod.filter(below).map_or(Activity::None, |pod| Activity::NoneInPod { same_sums: pod.same })
+}
+
+/// Where the work is divided: in the middle, but not between a pod and what is below it, which is read after
+/// it.
+fn middle(work: &[Work<'_>]) -> usize {
+    let in_pod =
+        |one: &&Work<'_>| matches!(*one.group.identity, Identity::Container { .. } | Identity::Nested { .. });
+    let half = work.len() / 2;
+    half + work[half..].iter().take_while(in_pod).count()
 }
 
 /// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake
@@ -137,4 +165,70 @@ fn descriptors() -> u64 {
 fn device_path(major: u32, minor: u32) -> Option<String> {
     let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     Some(format!("/dev/{}", link.file_name()?.to_string_lossy().replace('!', "/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use nodewarden_machine::cgroup::identify;
+    use nodewarden_model::{MemoryUsage, ProcessUsage};
+
+    use super::*;
+
+    fn group(path: &str) -> Group {
+        Group {
+            path: path.into(),
+            identity: Arc::new(identify(path)),
+            generation: 1,
+            created: Timestamp::UNIX_EPOCH,
+            removed: None,
+            places: Default::default(),
+        }
+    }
+
+    fn usage(memory: u64) -> Usage {
+        Usage {
+            memory: Some(MemoryUsage { usage_bytes: memory, ..MemoryUsage::default() }),
+            processes: Some(ProcessUsage { threads: 1, max: None }),
+            ..Usage::default()
+        }
+    }
+
+    const POD: &str = "/kubepods/pod9b2b2c1c-6b0c-4f55-8a0e-3f6f0d6f0001";
+
+    #[test]
+    fn what_is_below_an_idle_pod_depends_on_its_sums() {
+        let sums = Sums::of(&usage(9)).unwrap();
+        let of = |path: &str, idle, memory, pod: Option<&IdlePod<'_>>| {
+            let (group, mut usage, mut reader) = (group(path), usage(memory), None);
+            activity(&Work { group: &group, idle, usage: &mut usage, reader: &mut reader }, pod)
+        };
+        for same in [true, false] {
+            let pod = Some(IdlePod { path: POD, sums, same });
+            let pod = pod.as_ref();
+            let below = format!("{POD}/c/nested");
+            assert_eq!(of(&below, true, 9, pod), Activity::NoneInPod { same_sums: same });
+            assert_eq!(of(&below, false, 9, pod), Activity::Ran);
+            assert_eq!(of(&below, true, 10, pod), Activity::None, "more than the pod has");
+            assert_eq!(of(&below, true, 9, None), Activity::None, "something ran in the pod");
+            for other in ["/kubepods/c", POD, &format!("{POD}1/c")] {
+                assert_eq!(of(other, true, 9, pod), Activity::None, "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_is_not_divided() {
+        let id = "a".repeat(64);
+        let paths = ["/", "/kubepods", POD, &format!("{POD}/{id}"), &format!("{POD}/{id}/x"), "/z"];
+        let groups = paths.map(group);
+        let (mut usages, mut readers) = (paths.map(|_| usage(1)), paths.map(|_| None));
+        let both = groups.iter().zip(usages.iter_mut().zip(&mut readers));
+        let work: Vec<Work<'_>> =
+            both.map(|(group, (usage, reader))| Work { group, idle: true, usage, reader }).collect();
+        assert_eq!(middle(&work), 5);
+        assert_eq!((middle(&work[..2]), middle(&work[..4])), (1, 2));
+    }
 }

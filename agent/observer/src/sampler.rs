@@ -10,12 +10,11 @@ use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED, WaitKey};
 use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
-use super::files::Files;
+use super::files::{Files, Work};
 use super::idle;
 use super::neighbours;
 use super::registry::{Group, Place, Registry};
-use nodewarden_machine::cgroup::Asked;
-use nodewarden_machine::cgroup::identify;
+use nodewarden_machine::cgroup::{Asked, GroupReader, identify};
 use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, SlotPool, Spaces};
 use nodewarden_model::{
     CpuCounters, GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic, Usage,
@@ -37,9 +36,22 @@ struct Remembered {
     wait: LastWait,
     counters: KernelCounters,
     usage: Usage,
+    /// Of its files; `None` before they were read and after the cgroup was removed.
+    reader: Option<Box<GroupReader>>,
     /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
     ran: bool,
     seen: u64,
+}
+
+impl Remembered {
+    /// Begins a reading of the counters: what is of an earlier cgroup of this path is forgotten.
+    fn begin(&mut self, group: &Group) {
+        if self.generation != group.generation {
+            *self = Self { generation: group.generation, seen: self.seen, ..Self::default() };
+        }
+        // Unless it is counted.
+        self.ran = true;
+    }
 }
 
 /// The counters of the eBPF programs; they do not exist if eBPF is off altogether.
@@ -98,17 +110,15 @@ impl Sampler {
         let waits = self.waits(registry, &groups, &name);
         let views = groups
             .iter()
-            .map(|group| {
-                let remembered = self.remembered.get(&group.path);
-                GroupView {
-                    path: group.path.clone(),
-                    identity: name(&group.identity),
-                    created: group.created.into(),
-                    removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
-                    usage: remembered.map(|r| r.usage.clone()).unwrap_or_default(),
-                    kernel: remembered.map(|r| r.counters.clone()).unwrap_or_default(),
-                    waits: waits.get(&group.path).cloned().unwrap_or_default(),
-                }
+            .zip(self.remembered.values())
+            .map(|(group, own)| GroupView {
+                path: group.path.clone(),
+                identity: name(&group.identity),
+                created: group.created.into(),
+                removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
+                usage: own.usage.clone(),
+                kernel: own.counters.clone(),
+                waits: waits.get(&group.path).cloned().unwrap_or_default(),
             })
             .collect();
         Snapshot { time, machine, groups: views }
@@ -183,23 +193,48 @@ impl Sampler {
         neighbours::by_container(&pairs, path_of, named)
     }
 
-    /// Updates the readings of `groups`, and drops those of other cgroups.
+    /// Updates the readings of `groups`, which are ordered by path, and drops those of other cgroups. Then
+    /// both have the same paths in the same order.
     fn read(&mut self, groups: &[Group], asked: Asked) {
-        self.round += 1;
-        self.counters(groups);
-        let round = self.round;
-        self.remembered.retain(|_, r| r.seen == round);
-        // Both have the same paths in the same order.
-        debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
-        let both = groups.iter().zip(self.remembered.values_mut());
+        self.enter(groups);
+        let Self { kernel, files, remembered, .. } = self;
+        let both = groups.iter().zip(remembered.values_mut().map(|own| &mut **own));
+        let mut both: Vec<(&Group, &mut Remembered)> = both.collect();
+        if let Some(kernel) = kernel {
+            kernel.count(&mut both);
+        }
         let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
-        let ran = both.filter(|(group, own)| own.ran || removed_since(group, since));
+        let ran = both.iter().filter(|(group, own)| own.ran || removed_since(group, since));
         let ran: HashSet<&str> = idle::with_parents(ran.map(|(group, _)| &*group.path));
-        let both = groups.iter().zip(self.remembered.values_mut());
-        let alive = both.filter(|(group, _)| group.removed.is_none());
-        // A reading that no client waits for looks at the CPU time itself.
-        let idle = |group: &Group| asked == Asked::Now && !ran.contains(&*group.path);
-        self.files.read(alive.map(|(group, own)| (group, idle(group), &mut own.usage)).collect(), asked);
+        let work = both.into_iter().filter_map(|(group, own)| {
+            let Remembered { usage, reader, .. } = own;
+            if group.removed.is_some() {
+                *reader = None;
+                return None;
+            }
+            // A reading that no client waits for looks at the CPU time itself.
+            let idle = asked == Asked::Now && !ran.contains(&*group.path);
+            Some(Work { group, idle, usage, reader })
+        });
+        files.read(work.collect(), asked);
+    }
+
+    /// Makes `groups` the cgroups that are remembered.
+    fn enter(&mut self, groups: &[Group]) {
+        let are_same =
+            |(group, path): (&Group, &Arc<str>)| Arc::ptr_eq(&group.path, path) || group.path == *path;
+        if self.remembered.len() != groups.len() || !groups.iter().zip(self.remembered.keys()).all(are_same) {
+            self.round += 1;
+            for group in groups {
+                self.remembered.entry(group.path.clone()).or_default().seen = self.round;
+            }
+            let round = self.round;
+            self.remembered.retain(|_, own| own.seen == round);
+        }
+        for (group, own) in groups.iter().zip(self.remembered.values_mut()) {
+            own.begin(group);
+        }
+        debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
     }
 
     /// The cgroups in which something ran or that are new since the last reading, those without counters of
@@ -226,42 +261,28 @@ impl Sampler {
         self.counters(groups);
         let mut buffer = Vec::with_capacity(8192);
         for group in groups.iter().filter(|group| group.removed.is_none()) {
-            if let Some(remembered) = self.remembered.get_mut(&group.path) {
-                self.files.read_one(group, &mut remembered.usage, &mut buffer);
+            if let Some(own) = self.remembered.get_mut(&group.path) {
+                let Remembered { usage, reader, .. } = &mut **own;
+                self.files.read_one(Work { group, idle: false, usage, reader }, &mut buffer);
             }
         }
     }
 
-    /// Updates the counters of `groups`.
+    /// Updates the counters of `groups`, which are some of all.
     fn counters(&mut self, groups: &[Group]) {
-        let round = self.round;
-        let mut raw = Vec::with_capacity(groups.len());
+        // Out of the map meanwhile, so that all of them can be changed at the same time.
+        let mut taken: Vec<(&Group, Box<Remembered>)> = Vec::with_capacity(groups.len());
         for group in groups {
-            let remembered = self.remembered.entry(group.path.clone()).or_default();
-            if remembered.generation != group.generation {
-                **remembered = Remembered { generation: group.generation, ..Remembered::default() };
-            }
-            remembered.seen = round;
-            // Unless it is counted, see below.
-            remembered.ran = true;
+            let own = self.remembered.entry(group.path.clone()).or_default();
+            own.begin(group);
+            taken.push((group, std::mem::take(own)));
         }
-        let Some(kernel) = &self.kernel else { return };
-        let source = kernel.source();
-        for group in groups {
-            raw.push(source.cpu(group));
+        if let Some(kernel) = &self.kernel {
+            let mut both: Vec<_> = taken.iter_mut().map(|(group, own)| (*group, &mut **own)).collect();
+            kernel.count(&mut both);
         }
-        // After the counters, see `Cells::running`.
-        let running = source.running(MonotonicClock::now_ns());
-        for (group, raw) in groups.iter().zip(raw) {
-            let Some(remembered) = self.remembered.get_mut(&group.path) else { continue };
-            if let Some((slot, raw)) = raw {
-                let now = running.get(&slot).copied().unwrap_or(0);
-                let Remembered { wait, counters, ran, .. } = &mut **remembered;
-                let before = counters.cpu.as_ref().map(CpuCounters::switches);
-                *ran = running.contains_key(&slot) || before != Some(raw.switches());
-                wait.update(counters.cpu.get_or_insert_default(), &raw, now);
-            }
-            source.others(group, &mut remembered.counters);
+        for (group, own) in taken {
+            self.remembered.insert(group.path.clone(), own);
         }
     }
 
@@ -324,6 +345,24 @@ fn groups(registry: &Mutex<Registry>) -> Vec<Group> {
 impl KernelSide {
     fn source(&self) -> Source<'_> {
         Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
+    }
+
+    /// Updates the counters of these cgroups.
+    fn count(&self, groups: &mut [(&Group, &mut Remembered)]) {
+        let source = self.source();
+        let raw: Vec<_> = groups.iter().map(|(group, _)| source.cpu(group)).collect();
+        // After the counters, see `Cells::running`.
+        let running = source.running(MonotonicClock::now_ns());
+        for ((group, own), raw) in groups.iter_mut().zip(raw) {
+            let Remembered { wait, counters, ran, .. } = &mut **own;
+            if let Some((slot, raw)) = raw {
+                let now = running.get(&slot).copied().unwrap_or(0);
+                let before = counters.cpu.as_ref().map(CpuCounters::switches);
+                *ran = running.contains_key(&slot) || before != Some(raw.switches());
+                wait.update(counters.cpu.get_or_insert_default(), &raw, now);
+            }
+            source.others(group, counters);
+        }
     }
 
     /// Zeroes the slot of the removed cgroup `id` in every array of its space and puts it back into the

@@ -9,6 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinError;
 use tokio_stream::wrappers::ReceiverStream;
@@ -97,6 +98,41 @@ where
 
 type Chunk = io::Result<Bytes>;
 
+/// The text of a chunk. Its buffer is used for a later one when this one was sent: new ones of this size
+/// would make the allocator tidy up each time.
+struct Lent {
+    text: Vec<u8>,
+    back: std::sync::mpsc::Sender<Vec<u8>>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // After the last chunk nobody takes it.
+        let _ = self.back.send(std::mem::take(&mut self.text));
+    }
+}
+
+/// Sends a chunk, and waits only while too many are on their way.
+fn hand_on(sender: &mpsc::Sender<Chunk>, chunk: Bytes, runtime: &Handle) -> Result<(), Cut> {
+    let chunk = match sender.try_send(Ok(chunk)) {
+        Ok(()) => return Ok(()),
+        Err(TrySendError::Closed(_)) => return Err(Cut::Gone),
+        Err(TrySendError::Full(chunk)) => chunk,
+    };
+    let taken = async { tokio::time::timeout(STALL_LIMIT, sender.send(chunk)).await };
+    match runtime.block_on(taken) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Cut::Gone),
+        Err(_) => Err(Cut::Stalled),
+    }
+}
+
 /// Writes and sends on a blocking thread; returns the number of bytes sent.
 async fn send(
     write: impl FnOnce(&mut Exposition<'_>) + Send + 'static,
@@ -107,16 +143,14 @@ async fn send(
     let work = move || {
         let _place = place;
         let mut sent = Ok(0);
+        let (back, returned) = std::sync::mpsc::channel();
         let mut spill = |chunk: &mut Vec<u8>| {
             let Ok(bytes) = sent else { return };
-            let full = std::mem::replace(chunk, Vec::with_capacity(CHUNK_BYTES + 4096));
-            let total = bytes + full.len();
-            let taken = async { tokio::time::timeout(STALL_LIMIT, sender.send(Ok(Bytes::from(full)))).await };
-            sent = match runtime.block_on(taken) {
-                Ok(Ok(())) => Ok(total),
-                Ok(Err(_)) => Err(Cut::Gone),
-                Err(_) => Err(Cut::Stalled),
-            };
+            let empty = returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(CHUNK_BYTES + 4096));
+            let text = std::mem::replace(chunk, empty);
+            let total = bytes + text.len();
+            let taken = hand_on(&sender, Bytes::from_owner(Lent { text, back: back.clone() }), &runtime);
+            sent = taken.map(|()| total);
         };
         let mut exposition = Exposition::new(&mut spill);
         write(&mut exposition);

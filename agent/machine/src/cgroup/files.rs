@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Controller;
 use nodewarden_model::Usage;
 
-/// When a file that is read at every reading may differ although no task of the cgroup has run since the last
-/// one.
+/// When a file may differ although no task of the cgroup has run since the last reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alone {
     /// It differs only if the memory in use does too: CPU time, composition of memory.
@@ -20,6 +19,8 @@ pub enum Alone {
     Always,
     /// Only while a task is stalled.
     Stalled,
+    /// When someone writes it: limits.
+    Written,
 }
 
 /// A file to read, and how its text is taken into the usage.
@@ -48,9 +49,14 @@ impl Spec {
         Self { controller: Some(controller), name, parse, hot: |_| true, has_cpu_time: false, alone }
     }
 
-    /// A file with limits, which change only when they are written: read from time to time.
+    /// A file with counts that is read only from time to time, if something has run or changed since.
     pub const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
         Self { hot: |_| false, ..Self::hot(controller, name, parse) }
+    }
+
+    /// A file with limits, which change only when they are written: read from time to time.
+    pub const fn limit(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { alone: Alone::Written, ..Self::slow(controller, name, parse) }
     }
 
     /// A file of PSI, on the unified hierarchy, whatever controllers it has; read at every reading.

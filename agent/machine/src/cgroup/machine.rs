@@ -7,7 +7,7 @@ use nix::sys::statvfs::statvfs;
 use procfs::{Current, CurrentSI};
 
 use super::files::Budget;
-use super::{Asked, GroupReader, Layout, workloads};
+use super::{Activity, Asked, GroupReader, Layout, workloads};
 use crate::os_release::pretty_name;
 use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Pressure, PressureLine, Usage};
 
@@ -51,7 +51,7 @@ impl MachineReader {
     /// Reads the figures that change.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
-        self.root.read(&self.layout, Asked::Now, false, &mut self.usage, buffer);
+        self.root.read(&self.layout, Asked::Now, Activity::Ran, &mut self.usage, buffer);
         machine.usage = self.usage.clone();
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;

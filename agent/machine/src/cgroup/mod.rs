@@ -11,6 +11,7 @@
 //! - [`control`]: creating, changing and removing them.
 //! - [`notices`]: which files of cgroups are written, as the kernel reports it.
 
+mod activity;
 pub mod control;
 mod controller;
 mod error;
@@ -33,6 +34,7 @@ mod v2;
 mod walk;
 mod workloads;
 
+pub use activity::{Activity, Sums};
 pub use controller::{Controller, Version};
 pub use error::CgroupError;
 pub use files::Budget;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::activity::{Activity, Sums};
 use super::files::{Alone, Budget, CachedFile, Keep, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, limit_changes, v1, v2};
@@ -15,6 +16,9 @@ const SLOW: Duration = Duration::from_secs(15);
 /// The same while nothing runs in the cgroup and no limit is known to have been changed: a program that the
 /// kernel programs do not see may still write one.
 const SLOW_QUIET: Duration = Duration::from_secs(60);
+
+/// All files are read again after this time, whatever is known of the cgroup.
+const ALL: Duration = Duration::from_secs(300);
 
 /// A cgroup in which nothing has run for so long, and whose PSI shows nothing of the last five minutes, has
 /// no stalled task: the kernel updates PSI every two seconds, and a task has to run before it can be stalled.
@@ -38,12 +42,22 @@ pub struct GroupReader {
     path: Arc<str>,
     files: Box<[(&'static Spec, HierarchyIndex, CachedFile)]>,
     slow_read: Option<Instant>,
+    /// When all files were last read.
+    all_read: Option<Instant>,
+    /// Whether something has run or changed since the files that are not hot were last read.
+    changed: bool,
     /// [`limit_changes::count`] before the files that are not hot were last read.
     limit_changes: u64,
     /// When a task of the cgroup was last seen to have run.
     ran: Instant,
     /// Nothing was stalled at the last reading.
     unstalled: bool,
+    /// Whether a file may be open.
+    keeps_open: bool,
+    /// Whether a file could not be read at the last reading.
+    incomplete: bool,
+    /// See [`GroupReader::sums`].
+    sums: Option<Sums>,
 }
 
 /// Index into [`Layout::hierarchies`], of which there are a dozen at most.
@@ -76,90 +90,133 @@ impl GroupReader {
             path,
             files: files.into(),
             slow_read: None,
+            all_read: None,
+            changed: false,
             limit_changes: 0,
             ran: Instant::now(),
             unstalled: false,
+            keeps_open: false,
+            incomplete: false,
+            sums: None,
         }
+    }
+
+    /// Of a pod's own cgroup: the sums of a reading that a client asked for, and whether they are the same as
+    /// at the one before it. Everything below has to be read after it and before the next one, or to be left
+    /// out by [`Activity::NoneInPod`].
+    pub fn sums(&mut self, usage: &Usage) -> Option<(Sums, bool)> {
+        let sums = Sums::of(usage).filter(|_| !self.incomplete);
+        let before = std::mem::replace(&mut self.sums, sums);
+        sums.map(|sums| (sums, before == Some(sums)))
     }
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
     /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
-    /// `idle`: no task of the cgroup or below it has run since the last reading, nor runs now; then the files
-    /// are read that may differ all the same, and all of them every minute; every 15 s if something has run
-    /// since they were read, or a limit was changed ([`limit_changes`]). Only the former are kept open then.
+    /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
+    /// that they don't; limits every minute, or every 15 s if something has run since they were read or a
+    /// limit was changed ([`limit_changes`]); all files every five minutes. Then only those that are read
+    /// every time are kept open, below a pod in which nothing has run none.
     pub fn read(
         &mut self,
         layout: &Layout,
         asked: Asked,
-        idle: bool,
+        activity: Activity,
         last: &mut Usage,
         buffer: &mut Vec<u8>,
     ) {
-        let now = Instant::now();
+        let (now, idle) = (Instant::now(), activity.is_none());
         let limit_changes = limit_changes::count();
         if asked == Asked::Now && !idle {
             self.ran = now;
         }
-        let slow_due = self.slow_read.is_none_or(|at| {
-            let is_quiet = idle && self.ran < at && self.limit_changes == limit_changes;
-            now.duration_since(at) >= if is_quiet { SLOW_QUIET } else { SLOW }
-        });
-        let unstalled = idle && self.unstalled && !slow_due;
+        let all_due = self.all_read.is_none_or(|at| now.duration_since(at) >= ALL);
+        let slow_due = all_due
+            || self.slow_read.is_none_or(|at| {
+                let is_quiet = idle && self.ran < at && self.limit_changes == limit_changes;
+                now.duration_since(at) >= if is_quiet { SLOW_QUIET } else { SLOW }
+            });
+        let unstalled = idle && self.unstalled && !all_due;
+        if unstalled && !slow_due && matches!(activity, Activity::NoneInPod { same_sums: true }) {
+            self.close_all();
+            last.time = Some(SystemTime::now());
+            return;
+        }
         let asleep = idle;
-        let mut idle = idle && !slow_due;
+        let mut idle = idle && !all_due;
         let mut usage = last.clone();
         if !unstalled {
             usage.pressures = Default::default();
         }
         let mut gone = 0u64;
+        self.incomplete = false;
         let path = &*self.path;
         for (spec, at, file) in &mut self.files {
             let hot = (spec.hot)(&usage);
-            let may_differ = match spec.alone {
-                Alone::WithMemory => !idle,
-                Alone::Always => true,
+            let is_wanted = match spec.alone {
+                Alone::WithMemory if hot => !idle,
+                Alone::WithMemory => slow_due && (!idle || self.changed),
+                Alone::Always => hot || slow_due,
                 Alone::Stalled => !unstalled,
+                Alone::Written => slow_due,
             };
-            if !(hot && may_differ || slow_due) || gone & (1 << *at) != 0 {
-                continue;
-            }
             let dir = || {
                 layout.hierarchies().get(usize::from(*at)).map_or_else(PathBuf::new, |h| join(&h.mount, path))
             };
             // Of a cgroup in which nothing runs only what is read every time stays open, while few files are.
             let keep = match (asked, spec.alone) {
                 (Asked::Later, _) if spec.has_cpu_time && !file.is_open() => Keep::No,
-                _ if !hot => Keep::No,
+                _ if !hot || matches!(activity, Activity::NoneInPod { .. }) => Keep::No,
                 (Asked::Later, _) => Keep::IfFew,
                 (Asked::Now, _) if !asleep => Keep::IfRoom,
-                (Asked::Now, Alone::WithMemory) => Keep::No,
+                (Asked::Now, Alone::WithMemory | Alone::Written) => Keep::No,
                 (Asked::Now, Alone::Stalled) if self.unstalled => Keep::No,
                 (Asked::Now, Alone::Stalled | Alone::Always) => Keep::IfFew,
             };
+            if !is_wanted || gone & (1 << *at) != 0 {
+                if slow_due && keep == Keep::No {
+                    file.close();
+                }
+                continue;
+            }
+            self.keeps_open |= keep != Keep::No;
             match file.read(dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                    gone |= 1 << *at;
+                    self.incomplete = true;
+                }
                 Err(error) => {
+                    self.incomplete = true;
                     tracing::debug!(file = spec.name, cgroup = path, %error, "cannot read");
                 }
             }
             idle &= memory(last) == memory(&usage);
             if asked == Asked::Later && spec.has_cpu_time {
                 if self.slow_read.is_some() && ran(last) == ran(&usage) {
-                    self.files.iter_mut().for_each(|(_, _, file)| file.close());
+                    self.close_all();
                     return;
                 }
                 self.ran = now;
             }
         }
+        self.changed |= !idle;
         if slow_due {
-            self.slow_read = Some(now);
+            (self.slow_read, self.changed) = (Some(now), false);
             self.limit_changes = limit_changes;
+        }
+        if all_due {
+            self.all_read = Some(now);
         }
         self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
         usage.time = Some(SystemTime::now());
         *last = usage;
+    }
+
+    fn close_all(&mut self) {
+        if std::mem::take(&mut self.keeps_open) {
+            self.files.iter_mut().for_each(|(_, _, file)| file.close());
+        }
     }
 }
 
@@ -183,14 +240,14 @@ mod tests {
 
     fn over(layout: &Layout, reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
         let mut usage = last.clone();
-        reader.read(layout, asked, false, &mut usage, &mut Vec::new());
+        reader.read(layout, asked, Activity::Ran, &mut usage, &mut Vec::new());
         usage
     }
 
     /// A reading of a cgroup of which the caller knows that nothing has run in it.
     fn while_idle(layout: &Layout, reader: &mut GroupReader, last: &Usage) -> Usage {
         let mut usage = last.clone();
-        reader.read(layout, Asked::Now, true, &mut usage, &mut Vec::new());
+        reader.read(layout, Asked::Now, Activity::None, &mut usage, &mut Vec::new());
         usage
     }
 
@@ -274,6 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn below_an_idle_pod_nothing_is_read_while_its_sums_are_the_same() {
+        let Some(tree) = TestTree::make("sums") else { return };
+        let pod = tree.group("pod");
+        let path = tree.group("pod/part");
+        let [mut of_pod, mut reader] =
+            [pod, path].map(|path| GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64)));
+        let mut sums = || {
+            let usage = over(&tree.layout, &mut of_pod, Asked::Now, &Usage::default());
+            of_pod.sums(&usage).expect("memory and processes are counted")
+        };
+        let (_, same) = sums();
+        assert!(!same, "there was none before");
+        let mut last = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
+        reader.unstalled = true;
+        let mut read = |same_sums| {
+            let (before, activity) = (last.time, Activity::NoneInPod { same_sums });
+            reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
+            assert!(last.time > before);
+            last.processes.unwrap().threads
+        };
+        assert!(sums().1);
+        // The caller is wrong the first time: that shows what was read.
+        let pid = tree.run("pod/part", "while :; do :; done");
+        assert_eq!((read(true), read(false)), (0, 1));
+        assert!(!sums().1, "it is one more process");
+        tree.stop(pid);
+    }
+
+    #[test]
     fn limits_of_an_idle_cgroup_are_read_after_a_minute_or_a_change() {
         let Some(tree) = TestTree::make("limits") else { return };
         let path = tree.group("idle");
@@ -288,7 +374,8 @@ mod tests {
             // As if the limits were read so long ago, and something had run before that.
             let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
             (reader.slow_read, reader.ran) = (Some(ago(seconds)), ago(seconds + 1));
-            reader.read(&tree.layout, Asked::Now, idle, &mut last, &mut Vec::new());
+            let activity = if idle { Activity::None } else { Activity::Ran };
+            reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
             last.memory.as_ref().unwrap().limit_bytes
         };
         let first = write(64);

@@ -19,10 +19,10 @@ pub const FILES: &[Spec] = &[
     .with_cpu_time(),
     // The kernel's tick samples, as the kubelet reads them too; usage_user and usage_sys are no better.
     Spec::hot(Controller::CpuAcct, "cpuacct.stat", cpuacct_stat),
-    Spec::slow(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),
+    Spec::limit(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),
     // −1 for no limit, which is not parsed as a number.
-    Spec::slow(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
-    Spec::slow(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
+    Spec::limit(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
+    Spec::limit(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
     Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat)
         .hot_when(|u| u.cpu.as_ref().is_some_and(|c| c.quota_us.is_some())),
     Spec::hot(Controller::Memory, "memory.usage_in_bytes", |t, u| {
@@ -34,7 +34,7 @@ pub const FILES: &[Spec] = &[
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
     // The eBPF programs report it at once.
     Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
-    Spec::slow(Controller::Memory, "memory.limit_in_bytes", |t, u| {
+    Spec::limit(Controller::Memory, "memory.limit_in_bytes", |t, u| {
         on_memory(u, |m| m.limit_bytes = limit(t));
     }),
     // Without a limit it cannot be hit.
@@ -46,14 +46,14 @@ pub const FILES: &[Spec] = &[
     Spec::slow(Controller::Memory, "memory.kmem.usage_in_bytes", |t, u| {
         on_memory(u, |m| m.kernel_bytes = number(t));
     }),
-    Spec::slow(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| {
+    Spec::limit(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| {
         on_memory(u, |m| m.swap_limit_bytes = limit(t));
     }),
-    Spec::slow(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
+    Spec::limit(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
         on_memory(u, |m| m.reservation_bytes = limit(t));
     }),
     Spec::hot(Controller::Pids, "pids.current", pids_current).alone(),
-    Spec::slow(Controller::Pids, "pids.max", pids_max),
+    Spec::limit(Controller::Pids, "pids.max", pids_max),
     // Since Linux 6.10 only where a throttling rule was set; without one the file is empty.
     Spec::hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {
         u.io.clear();

@@ -16,8 +16,8 @@ pub const PRESSURES: &[Spec] = &[
 /// it.
 pub const FILES: &[Spec] = &[
     Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat).with_cpu_time(),
-    Spec::slow(Controller::Cpu, "cpu.weight", |t, u| cpu(u).weight = number(t)),
-    Spec::slow(Controller::Cpu, "cpu.max", cpu_max),
+    Spec::limit(Controller::Cpu, "cpu.weight", |t, u| cpu(u).weight = number(t)),
+    Spec::limit(Controller::Cpu, "cpu.max", cpu_max),
     Spec::hot(Controller::Memory, "memory.current", |t, u| {
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
@@ -28,16 +28,16 @@ pub const FILES: &[Spec] = &[
     Spec::hot(Controller::Memory, "memory.events", memory_events),
     Spec::hot(Controller::Memory, "memory.swap.current", |t, u| on_memory(u, |m| m.swap_bytes = number(t))),
     Spec::hot(Controller::Memory, "memory.peak", |t, u| on_memory(u, |m| m.max_usage_bytes = number(t))),
-    Spec::slow(Controller::Memory, "memory.max", |t, u| on_memory(u, |m| m.limit_bytes = number(t))),
-    Spec::slow(Controller::Memory, "memory.high", |t, u| on_memory(u, |m| m.high_bytes = number(t))),
-    Spec::slow(Controller::Memory, "memory.min", |t, u| {
+    Spec::limit(Controller::Memory, "memory.max", |t, u| on_memory(u, |m| m.limit_bytes = number(t))),
+    Spec::limit(Controller::Memory, "memory.high", |t, u| on_memory(u, |m| m.high_bytes = number(t))),
+    Spec::limit(Controller::Memory, "memory.min", |t, u| {
         on_memory(u, |m| m.reservation_bytes = number(t).filter(|n| *n > 0));
     }),
-    Spec::slow(Controller::Memory, "memory.swap.max", |t, u| {
+    Spec::limit(Controller::Memory, "memory.swap.max", |t, u| {
         on_memory(u, |m| m.swap_limit_bytes = number(t));
     }),
     Spec::hot(Controller::Pids, "pids.current", pids_current).alone(),
-    Spec::slow(Controller::Pids, "pids.max", pids_max),
+    Spec::limit(Controller::Pids, "pids.max", pids_max),
     Spec::hot(Controller::Io, "io.stat", io_stat).alone(),
 ];
 
