@@ -113,8 +113,8 @@ impl GroupReader {
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
     /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
     /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
-    /// that they don't; limits every minute, or every 15 s if something has run since they were read or a
-    /// limit was changed ([`limit_changes`]); all files every five minutes. Then only those that are read
+    /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
+    /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that are read
     /// every time are kept open, below a pod in which nothing has run none.
     pub fn read(
         &mut self,
@@ -153,7 +153,8 @@ impl GroupReader {
         for (spec, at, file) in &mut self.files {
             let hot = (spec.hot)(&usage);
             let is_wanted = match spec.alone {
-                Alone::WithMemory if hot => !idle,
+                // The kernel may have found other pages inactive although as much is in use.
+                Alone::WithMemory if hot => !idle || slow_due,
                 Alone::WithMemory => slow_due && (!idle || self.changed),
                 Alone::Always => hot || slow_due,
                 Alone::Stalled => !unstalled,
