@@ -18,7 +18,7 @@ use crate::decide::phase::Trouble;
 use crate::decide::plan::Plan;
 use crate::decide::published::{NOTHING, Published};
 use crate::environment::Environment;
-use crate::orders::Order;
+use crate::orders::{Order, WeakOrders};
 use crate::record::Record;
 use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
@@ -40,7 +40,7 @@ pub struct PodState {
     pub env: Arc<Environment>,
     own: Weak<Self>,
     /// To its own worker.
-    orders: mpsc::WeakUnboundedSender<Order>,
+    orders: WeakOrders,
     inner: Mutex<Inner>,
     saver: RecordSaver,
     /// Notified when the pod is to end, or sooner than before: everything that waits stops waiting.
@@ -134,7 +134,7 @@ impl PodState {
         env: Arc<Environment>,
         pod: Arc<Pod>,
         record: Record,
-        orders: mpsc::WeakUnboundedSender<Order>,
+        orders: WeakOrders,
         unseen: Option<mpsc::Sender<Infallible>>,
     ) -> Arc<Self> {
         let saver = saver(env.store.clone());
