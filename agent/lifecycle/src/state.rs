@@ -2,7 +2,7 @@
 //! of its probes share: they read views of it and change it by the methods here.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -56,8 +56,9 @@ pub struct Inner {
     pub pod: Arc<Pod>,
     pub record: Record,
     pub observed: Observed,
-    /// Containers by id as the runtime reported them, as long as its list has them in the same state.
-    pub reported: HashMap<String, ContainerSeen>,
+    /// Containers as the runtime reported them, as long as its list has them in the same state. A list, since
+    /// a map has twice the room and the ids once more.
+    pub reported: Vec<ContainerSeen>,
     /// Containers that could not be started, by name.
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
@@ -143,7 +144,7 @@ impl PodState {
             pod,
             record,
             observed: Observed::default(),
-            reported: HashMap::new(),
+            reported: Vec::new(),
             failed: BTreeMap::new(),
             plan: Plan::default(),
             trouble: None,
