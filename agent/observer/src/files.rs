@@ -7,7 +7,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::registry::Group;
-use nodewarden_machine::cgroup::{Asked, Budget, GroupReader, Layout, MachineReader};
+use nodewarden_machine::cgroup::{Asked, Budget, GroupReader, Layout, MachineReader, ReaderFiles};
 use nodewarden_model::{Machine, Usage};
 
 /// Descriptors reserved for everything that is not a cgroup's file.
@@ -18,8 +18,9 @@ const MOST: u64 = 16_384;
 /// Reads the files of every cgroup and of the machine.
 pub struct Files {
     layout: Layout,
-    budget: Budget,
-    readers: HashMap<Arc<str>, (u64, GroupReader)>,
+    all: ReaderFiles,
+    /// By path, with the generation of the cgroup. Boxed: a map has room for more entries than it holds.
+    readers: HashMap<Arc<str>, Box<(u64, GroupReader)>>,
     machine: MachineReader,
     devices: HashMap<(u32, u32), Option<String>>,
 }
@@ -28,8 +29,9 @@ impl Files {
     /// Raises the process's limit of open files to the hard limit.
     pub fn new(layout: Layout, node_name: Option<String>) -> Self {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
-        let machine = MachineReader::new(&layout, node_name, &budget);
-        Self { layout, budget, readers: HashMap::new(), machine, devices: HashMap::new() }
+        let all = ReaderFiles::new(&layout, &budget);
+        let machine = MachineReader::new(&layout, node_name, &all);
+        Self { layout, all, readers: HashMap::new(), machine, devices: HashMap::new() }
     }
 
     /// Reads the machine's figures.
@@ -45,31 +47,26 @@ impl Files {
         let mut work: Vec<Work<'_>> = groups
             .into_iter()
             .map(|(group, idle, usage)| {
-                let reader = match self.readers.remove(&group.path) {
-                    Some((generation, reader)) if generation == group.generation => reader,
-                    _ => GroupReader::new(&self.layout, group.path.clone(), &self.budget),
-                };
+                let known = self.readers.remove(&group.path).filter(|reader| reader.0 == group.generation);
+                let reader = known.unwrap_or_else(|| reader(&self.all, group));
                 Work { group, idle, usage, reader }
             })
             .collect();
         read_all(&self.layout, &mut work, asked);
         for Work { group, usage, reader, .. } in work {
             self.name_devices(usage);
-            readers.insert(group.path.clone(), (group.generation, reader));
+            readers.insert(group.path.clone(), reader);
         }
         self.readers = readers;
     }
 
     /// As [`Files::read`], for one group that no client waits for; the readers of others are kept.
     pub(crate) fn read_one(&mut self, group: &Group, usage: &mut Usage, buffer: &mut Vec<u8>) {
-        let (generation, reader) = self.readers.entry(group.path.clone()).or_insert_with(|| {
-            (group.generation, GroupReader::new(&self.layout, group.path.clone(), &self.budget))
-        });
-        if *generation != group.generation {
-            *reader = GroupReader::new(&self.layout, group.path.clone(), &self.budget);
-            *generation = group.generation;
+        let own = self.readers.entry(group.path.clone()).or_insert_with(|| reader(&self.all, group));
+        if own.0 != group.generation {
+            *own = reader(&self.all, group);
         }
-        reader.read(&self.layout, Asked::Later, false, usage, buffer);
+        own.1.read(&self.layout, Asked::Later, false, usage, buffer);
         self.name_devices(usage);
     }
 
@@ -87,7 +84,12 @@ struct Work<'a> {
     idle: bool,
     /// Its last reading, and then the new one.
     usage: &'a mut Usage,
-    reader: GroupReader,
+    reader: Box<(u64, GroupReader)>,
+}
+
+/// A reader of a cgroup, with its generation.
+fn reader(all: &ReaderFiles, group: &Group) -> Box<(u64, GroupReader)> {
+    Box::new((group.generation, GroupReader::new(all, group.path.clone())))
 }
 
 /// Number of cgroups from which on a second thread is started.
@@ -96,7 +98,7 @@ const SPLIT: usize = 100;
 fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
     let one = |work: &mut [Work<'_>]| {
         let mut buffer = Vec::with_capacity(8192);
-        work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.idle, one.usage, &mut buffer));
+        work.iter_mut().for_each(|one| one.reader.1.read(layout, asked, one.idle, one.usage, &mut buffer));
     };
     // No client waits, so no second CPU is woken for it.
     if work.len() < SPLIT || asked == Asked::Later {
