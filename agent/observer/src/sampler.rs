@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED, WaitKey};
 use tracing::warn;
 
-use super::counters::{LastWait, Source, TopicsOn};
+use super::counters;
+use super::counters::{Source, TopicsOn};
 use super::files::Files;
 use super::idle;
 use super::neighbours;
@@ -34,7 +35,6 @@ const RECENTLY: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Remembered {
     generation: u64,
-    wait: LastWait,
     counters: KernelCounters,
     usage: Usage,
     /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
@@ -256,10 +256,10 @@ impl Sampler {
             let Some(remembered) = self.remembered.get_mut(&group.path) else { continue };
             if let Some((slot, raw)) = raw {
                 let now = running.get(&slot).copied().unwrap_or(0);
-                let Remembered { wait, counters, ran, .. } = &mut **remembered;
+                let Remembered { counters, ran, .. } = &mut **remembered;
                 let before = counters.cpu.as_ref().map(CpuCounters::switches);
                 *ran = running.contains_key(&slot) || before != Some(raw.switches());
-                wait.update(counters.cpu.get_or_insert_default(), &raw, now);
+                counters::update(counters.cpu.get_or_insert_default(), &raw, now);
             }
             source.others(group, &mut remembered.counters);
         }
@@ -302,7 +302,7 @@ impl Sampler {
         let Some(kernel) = &self.kernel else { return 0 };
         let mut counters = KernelCounters::default();
         let raw = kernel.cells.cpu(UNTRACKED);
-        LastWait::default().update(counters.cpu.get_or_insert_default(), &raw, 0);
+        counters::update(counters.cpu.get_or_insert_default(), &raw, 0);
         for topic in Topic::ALL {
             topic.read(&*kernel.cells, UNTRACKED, &mut counters);
         }
