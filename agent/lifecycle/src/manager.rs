@@ -25,7 +25,7 @@ use crate::decide::relist::EventStream;
 use crate::decide::waiting;
 use crate::environment::Environment;
 use crate::faults::Fault;
-use crate::orders::{Order, Report};
+use crate::orders::{Order, Orders, Report, orders};
 use crate::record::{Ending, Record};
 use crate::state::PodState;
 use crate::worker;
@@ -64,7 +64,7 @@ pub enum Input {
 
 /// A pod that has a worker.
 struct WorkerEntry {
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders,
     /// Gone when the worker is.
     state: Weak<PodState>,
     kept: DesiredCgroup,
@@ -270,7 +270,7 @@ impl Manager {
             version: 0,
             origin: record.origin.clone(),
         };
-        let (orders, inbox) = mpsc::unbounded_channel();
+        let (orders, inbox) = orders();
         let ending = record.ending.is_some();
         let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);
         // The status says nothing of it before it was looked at: a kubelet has started it.

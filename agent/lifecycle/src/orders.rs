@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
+
 use crate::record::{Ending, Record};
 use nodewarden_admission::NoGrowth;
 use nodewarden_cri::Listing;
@@ -44,6 +47,58 @@ pub enum Order {
     Evict(Eviction),
     /// The pod is to end for good.
     End(Ending),
+}
+
+/// The way to a pod's worker. Orders are boxed on it: there is room for 32 of them for each pod, also while
+/// none is under way.
+#[derive(Debug)]
+pub struct Orders(mpsc::UnboundedSender<Box<Order>>);
+
+/// As [`Orders`], without being what keeps the worker.
+#[derive(Debug)]
+pub struct WeakOrders(mpsc::WeakUnboundedSender<Box<Order>>);
+
+/// A worker's end of it.
+#[derive(Debug)]
+pub struct Inbox(mpsc::UnboundedReceiver<Box<Order>>);
+
+/// The way to a worker that is about to begin.
+pub fn orders() -> (Orders, Inbox) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Orders(sender), Inbox(receiver))
+}
+
+impl Orders {
+    /// Sends an order.
+    ///
+    /// # Errors
+    /// When the worker is gone.
+    pub fn send(&self, order: Order) -> Result<(), SendError<Box<Order>>> {
+        self.0.send(Box::new(order))
+    }
+
+    pub fn downgrade(&self) -> WeakOrders {
+        WeakOrders(self.0.downgrade())
+    }
+}
+
+impl WeakOrders {
+    /// `None` when the agent ends.
+    pub fn upgrade(&self) -> Option<Orders> {
+        self.0.upgrade().map(Orders)
+    }
+}
+
+impl Inbox {
+    /// Waits for the next order; `None` when the agent ends.
+    pub async fn recv(&mut self) -> Option<Order> {
+        self.0.recv().await.map(|order| *order)
+    }
+
+    /// The next order, if there is one already.
+    pub fn try_recv(&mut self) -> Option<Order> {
+        self.0.try_recv().ok().map(|order| *order)
+    }
 }
 
 /// What a worker reports.

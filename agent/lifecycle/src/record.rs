@@ -1,6 +1,7 @@
 //! What of a pod must outlive the agent: its record, and the files that keep the records.
 
 mod evicted;
+mod given;
 pub mod manifest;
 mod pod;
 pub mod saver;

@@ -2,7 +2,7 @@
 //! of its probes share: they read views of it and change it by the methods here.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use crate::decide::phase::Trouble;
 use crate::decide::plan::Plan;
 use crate::decide::published::{NOTHING, Published};
 use crate::environment::Environment;
-use crate::orders::Order;
+use crate::orders::{Order, WeakOrders};
 use crate::record::Record;
 use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
@@ -40,7 +40,7 @@ pub struct PodState {
     pub env: Arc<Environment>,
     own: Weak<Self>,
     /// To its own worker.
-    orders: mpsc::WeakUnboundedSender<Order>,
+    orders: WeakOrders,
     inner: Mutex<Inner>,
     saver: RecordSaver,
     /// Notified when the pod is to end, or sooner than before: everything that waits stops waiting.
@@ -56,8 +56,9 @@ pub struct Inner {
     pub pod: Arc<Pod>,
     pub record: Record,
     pub observed: Observed,
-    /// Containers by id as the runtime reported them, as long as its list has them in the same state.
-    pub reported: HashMap<String, ContainerSeen>,
+    /// Containers as the runtime reported them, as long as its list has them in the same state. A list, since
+    /// a map has twice the room and the ids once more.
+    pub reported: Vec<ContainerSeen>,
     /// Containers that could not be started, by name.
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
@@ -134,7 +135,7 @@ impl PodState {
         env: Arc<Environment>,
         pod: Arc<Pod>,
         record: Record,
-        orders: mpsc::WeakUnboundedSender<Order>,
+        orders: WeakOrders,
         unseen: Option<mpsc::Sender<Infallible>>,
     ) -> Arc<Self> {
         let saver = saver(env.store.clone());
@@ -143,7 +144,7 @@ impl PodState {
             pod,
             record,
             observed: Observed::default(),
-            reported: HashMap::new(),
+            reported: Vec::new(),
             failed: BTreeMap::new(),
             plan: Plan::default(),
             trouble: None,

@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 use crate::act::inbox::{NOTICED, News};
 use crate::act::turn::{Next, turn};
 use crate::act::{devices, evict, kill, look, probing, resize, terminate};
-use crate::orders::{Order, Report};
+use crate::orders::{Inbox, Report};
 use crate::state::PodState;
 use nodewarden_model::backoff::Backoff;
 
 /// Runs until the pod has ended for good. `fresh`: the runtime has nothing of this pod, as was just seen.
 pub async fn run(
     state: Arc<PodState>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut orders: Inbox,
     reports: mpsc::UnboundedSender<Report>,
     fresh: bool,
 ) {
@@ -48,7 +48,7 @@ pub async fn run(
 /// Does what is due until the pod is to end; `None` when the agent ends. `look`: the runtime is asked first.
 async fn live(
     state: &PodState,
-    orders: &mut mpsc::UnboundedReceiver<Order>,
+    orders: &mut Inbox,
     reports: &mpsc::UnboundedSender<Report>,
     mut look: bool,
 ) -> Option<()> {
@@ -94,7 +94,7 @@ async fn live(
                 if let Ok(order) = first {
                     news.take(state, order?);
                 }
-                while let Ok(order) = orders.try_recv() {
+                while let Some(order) = orders.try_recv() {
                     news.take(state, order);
                 }
                 expected.extend(news.expected);
@@ -108,7 +108,7 @@ async fn live(
 
 /// Ends the pod; `None` when the agent ends. Orders change little now, but kills for memory are still
 /// recorded.
-async fn leave(state: &PodState, orders: &mut mpsc::UnboundedReceiver<Order>) -> Option<()> {
+async fn leave(state: &PodState, orders: &mut Inbox) -> Option<()> {
     state.mark_seen();
     state.release_start_permit();
     probing::stop(state);

@@ -31,7 +31,7 @@ pub(super) fn fill_in(
 /// A limit without a request is also the request.
 fn requests_from_limits(resources: &mut Resources) {
     for (name, limit) in &resources.limits {
-        resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
+        resources.requests.insert_missing(name, limit);
     }
 }
 
@@ -43,7 +43,7 @@ fn hugepage_limits(pod: &mut Resources, containers: &ResourceList) {
     }
     for (name, limit) in containers.iter().filter(|(name, _)| is_hugepages(name)) {
         if !pod.requests.contains_key(name) {
-            pod.limits.entry(name.clone()).or_insert_with(|| limit.clone());
+            pod.limits.insert_missing(name, limit);
         }
     }
 }
@@ -55,7 +55,7 @@ fn pod_requests(pod: &mut Resources, containers: &ResourceList) {
     }
     let from_containers = containers.iter().filter(|(name, _)| is_overcommit_allowed(name));
     for (name, quantity) in from_containers.chain(&pod.limits).filter(|(name, _)| is_pod_level(name)) {
-        pod.requests.entry(name.clone()).or_insert_with(|| quantity.clone());
+        pod.requests.insert_missing(name, quantity);
     }
 }
 

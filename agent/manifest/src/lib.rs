@@ -33,6 +33,7 @@ mod problem;
 mod qos;
 mod quantity;
 mod read;
+mod resource_list;
 mod resources;
 mod signal;
 mod sysctl;
@@ -61,7 +62,8 @@ pub use probe::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec, h
 pub use problem::Problem;
 pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError, QuantityFault};
-pub use resources::{ResourceList, Resources};
+pub use resource_list::ResourceList;
+pub use resources::Resources;
 pub use signal::signal;
 pub use sysctl::{default_sysctls, dotted, forbidden_sysctl};
 

@@ -1,11 +1,6 @@
 //! Requests and limits.
 
-use std::collections::BTreeMap;
-
-use super::Quantity;
-
-/// Amounts by resource name (`cpu`, `memory`, `hugepages-2Mi`, `example.com/gpu`).
-pub type ResourceList = BTreeMap<String, Quantity>;
+use super::ResourceList;
 
 /// Requests and limits of a container or pod.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use nodewarden_ebpf_abi::{LATENCY_BUCKETS, UNTRACKED};
+use nodewarden_ebpf_abi::UNTRACKED;
 
 use super::registry::{Group, Place};
 use nodewarden_machine::ebpf::{Cells, RawCpu, Spaces};
@@ -12,24 +12,19 @@ use nodewarden_model::{CpuCounters, KernelCounters, Topic};
 /// For each topic whether its programs count.
 pub type TopicsOn = [bool; Topic::ALL.len()];
 
-/// The last reading of a cgroup's buckets; totals grow by the difference to the next one.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LastWait([u32; LATENCY_BUCKETS]);
-
-impl LastWait {
-    /// Adds a reading to `totals`. `running_ns` is the time of the running tasks since they were switched in.
-    /// Correct as long as fewer than 2^32 waits fall into a bucket between two readings.
-    pub fn update(&mut self, totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
-        for (i, now) in raw.wait.iter().enumerate() {
-            totals.wait.buckets[i] += u64::from(now.wrapping_sub(self.0[i]));
-        }
-        self.0 = raw.wait;
-        totals.wait.sum_ns = totals.wait.sum_ns.max(raw.wait_ns);
-        // A task that is switched out during the reading may be missed once: the higher reading is kept.
-        totals.on_cpu_ns = totals.on_cpu_ns.max(raw.on_cpu_ns + running_ns);
-        totals.voluntary_switches = raw.voluntary;
-        totals.preempted_switches = raw.preempted;
+/// Adds a reading to `totals`, which are those of all readings of the slot before it. `running_ns` is the time
+/// of the running tasks since they were switched in. Correct as long as fewer than 2^32 waits fall into a
+/// bucket between two readings.
+pub(crate) fn update(totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
+    for (total, now) in totals.wait.buckets.iter_mut().zip(raw.wait) {
+        // The low half of the total is the last reading: both began at 0, and grew by the same.
+        *total += u64::from(now.wrapping_sub(*total as u32));
     }
+    totals.wait.sum_ns = totals.wait.sum_ns.max(raw.wait_ns);
+    // A task that is switched out during the reading may be missed once: the higher reading is kept.
+    totals.on_cpu_ns = totals.on_cpu_ns.max(raw.on_cpu_ns + running_ns);
+    totals.voluntary_switches = raw.voluntary;
+    totals.preempted_switches = raw.preempted;
 }
 
 /// The counters to read, and the topics that count.
@@ -89,21 +84,24 @@ mod tests {
 
     #[test]
     fn buckets_wrap_without_losing_counts() {
-        let (mut last, mut totals) = (LastWait::default(), CpuCounters::default());
+        let mut totals = CpuCounters::default();
         let mut raw = RawCpu::default();
         raw.wait[3] = u32::MAX - 1;
-        last.update(&mut totals, &raw, 0);
+        update(&mut totals, &raw, 0);
         assert_eq!(totals.wait.buckets[3], u64::from(u32::MAX) - 1);
         raw.wait[3] = 5;
-        last.update(&mut totals, &raw, 0);
+        update(&mut totals, &raw, 0);
         assert_eq!(totals.wait.buckets[3], u64::from(u32::MAX) + 6);
+        raw.wait[3] = 4;
+        update(&mut totals, &raw, 0);
+        assert_eq!(totals.wait.buckets[3], 2 * u64::from(u32::MAX) + 6, "once more around");
     }
 
     #[test]
     fn time_on_cpu_never_goes_back() {
-        let (mut last, mut totals) = (LastWait::default(), CpuCounters::default());
+        let mut totals = CpuCounters::default();
         let mut on_cpu = |on_cpu_ns, running_ns| {
-            last.update(&mut totals, &RawCpu { on_cpu_ns, ..RawCpu::default() }, running_ns);
+            update(&mut totals, &RawCpu { on_cpu_ns, ..RawCpu::default() }, running_ns);
             totals.on_cpu_ns
         };
         assert_eq!(on_cpu(100, 50), 150);

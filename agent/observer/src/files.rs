@@ -6,7 +6,9 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::registry::Group;
-use nodewarden_machine::cgroup::{Activity, Asked, Budget, GroupReader, Layout, MachineReader, Sums};
+use nodewarden_machine::cgroup::{
+    Activity, Asked, Budget, GroupReader, Layout, MachineReader, ReaderFiles, Sums,
+};
 use nodewarden_model::{Identity, Machine, Usage};
 
 /// Descriptors reserved for everything that is not a cgroup's file.
@@ -17,7 +19,7 @@ const MOST: u64 = 16_384;
 /// Reads the files of every cgroup and of the machine.
 pub struct Files {
     layout: Layout,
-    budget: Budget,
+    all: ReaderFiles,
     machine: MachineReader,
     devices: HashMap<(u32, u32), Option<String>>,
 }
@@ -26,8 +28,9 @@ impl Files {
     /// Raises the process's limit of open files to the hard limit.
     pub fn new(layout: Layout, node_name: Option<String>) -> Self {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
-        let machine = MachineReader::new(&layout, node_name, &budget);
-        Self { layout, budget, machine, devices: HashMap::new() }
+        let all = ReaderFiles::new(&layout, &budget);
+        let machine = MachineReader::new(&layout, node_name, &all);
+        Self { layout, all, machine, devices: HashMap::new() }
     }
 
     /// Reads the machine's figures.
@@ -38,7 +41,7 @@ impl Files {
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
     /// read keeps its value.
     pub(crate) fn read(&mut self, mut work: Vec<Work<'_>>, asked: Asked) {
-        read_all(&self.layout, &self.budget, &mut work, asked);
+        read_all(&self.layout, &self.all, &mut work, asked);
         for Work { usage, .. } in work {
             self.name_devices(usage);
         }
@@ -47,7 +50,7 @@ impl Files {
     /// As [`Files::read`], for one group that no client waits for.
     pub(crate) fn read_one(&mut self, work: Work<'_>, buffer: &mut Vec<u8>) {
         let Work { group, reader, usage, .. } = work;
-        let reader = reader_of(&self.layout, &self.budget, group, reader);
+        let reader = reader_of(&self.all, group, reader);
         reader.read(&self.layout, Asked::Later, Activity::Ran, usage, buffer);
         self.name_devices(usage);
     }
@@ -72,24 +75,23 @@ pub(crate) struct Work<'a> {
 }
 
 fn reader_of<'r>(
-    layout: &Layout,
-    budget: &Budget,
+    all: &ReaderFiles,
     group: &Group,
     reader: &'r mut Option<Box<GroupReader>>,
 ) -> &'r mut GroupReader {
-    reader.get_or_insert_with(|| Box::new(GroupReader::new(layout, group.path.clone(), budget)))
+    reader.get_or_insert_with(|| Box::new(GroupReader::new(all, group.path.clone())))
 }
 
 /// Number of cgroups from which on a second thread is started.
 const SPLIT: usize = 100;
 
-fn read_all(layout: &Layout, budget: &Budget, work: &mut [Work<'_>], asked: Asked) {
+fn read_all(layout: &Layout, all: &ReaderFiles, work: &mut [Work<'_>], asked: Asked) {
     let one = |work: &mut [Work<'_>]| {
         let mut buffer = Vec::with_capacity(8192);
         let mut pod = None;
         for one in work {
             let activity = activity(one, pod.as_ref());
-            let reader = reader_of(layout, budget, one.group, one.reader);
+            let reader = reader_of(all, one.group, one.reader);
             reader.read(layout, asked, activity, one.usage, &mut buffer);
             if asked == Asked::Now && matches!(*one.group.identity, Identity::Pod { .. }) {
                 let sums = reader.sums(one.usage).filter(|_| one.idle);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED, WaitKey};
 use tracing::warn;
 
-use super::counters::{LastWait, Source, TopicsOn};
+use super::counters::{self, Source, TopicsOn};
 use super::files::{Files, Work};
 use super::idle;
 use super::neighbours;
@@ -33,7 +33,6 @@ const RECENTLY: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Remembered {
     generation: u64,
-    wait: LastWait,
     counters: KernelCounters,
     usage: Usage,
     /// Of its files; `None` before they were read and after the cgroup was removed.
@@ -323,7 +322,7 @@ impl Sampler {
         let Some(kernel) = &self.kernel else { return 0 };
         let mut counters = KernelCounters::default();
         let raw = kernel.cells.cpu(UNTRACKED);
-        LastWait::default().update(counters.cpu.get_or_insert_default(), &raw, 0);
+        counters::update(counters.cpu.get_or_insert_default(), &raw, 0);
         for topic in Topic::ALL {
             topic.read(&*kernel.cells, UNTRACKED, &mut counters);
         }
@@ -354,12 +353,12 @@ impl KernelSide {
         // After the counters, see `Cells::running`.
         let running = source.running(MonotonicClock::now_ns());
         for ((group, own), raw) in groups.iter_mut().zip(raw) {
-            let Remembered { wait, counters, ran, .. } = &mut **own;
+            let Remembered { counters, ran, .. } = &mut **own;
             if let Some((slot, raw)) = raw {
                 let now = running.get(&slot).copied().unwrap_or(0);
                 let before = counters.cpu.as_ref().map(CpuCounters::switches);
                 *ran = running.contains_key(&slot) || before != Some(raw.switches());
-                wait.update(counters.cpu.get_or_insert_default(), &raw, now);
+                counters::update(counters.cpu.get_or_insert_default(), &raw, now);
             }
             source.others(group, counters);
         }

@@ -12,7 +12,7 @@ use crate::decide::evicted::EndingChange;
 use crate::decide::observed::Observed;
 use crate::decide::plan::Plan;
 use crate::decide::{backoff, plan};
-use crate::orders::{Order, Report};
+use crate::orders::{Inbox, Report};
 use crate::record::{Ending, Record};
 use crate::state::{Inner, PodState};
 use nodewarden_eviction::{Eviction, EvictionReason};
@@ -88,7 +88,7 @@ pub fn end_if_over(state: &PodState) {
 /// no longer has it. `None` when the agent ends.
 pub async fn wait_until_deleted(
     state: &PodState,
-    orders: &mut mpsc::UnboundedReceiver<Order>,
+    orders: &mut Inbox,
     reports: &mpsc::UnboundedSender<Report>,
 ) -> Option<()> {
     if state.read().unwanted {
@@ -165,7 +165,7 @@ fn forget_troubles(inner: &mut Inner) {
 /// ends.
 pub async fn wait(
     state: &PodState,
-    orders: &mut mpsc::UnboundedReceiver<Order>,
+    orders: &mut Inbox,
     reports: &mpsc::UnboundedSender<Report>,
 ) -> Option<()> {
     gone(state);

@@ -1,6 +1,5 @@
 //! Asks the runtime what it has of a pod.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -21,15 +20,16 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     let uid = state.pod().uid.clone();
     let listing = ours(client.list_pod(&uid).await?, &state.env.ownership);
     let mut reported = state.set(|inner| std::mem::take(&mut inner.reported));
-    let known = |reported: &HashMap<String, ContainerSeen>, listed: &cri::Container| {
-        reported.get(&listed.id).is_some_and(|seen| seen.stage == stage(listed.state))
+    let known = |reported: &[ContainerSeen], listed: &cri::Container| {
+        reported.iter().any(|seen| seen.id == listed.id && seen.stage == stage(listed.state))
     };
-    reported.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
+    reported.retain(|seen| listing.containers.iter().any(|listed| listed.id == seen.id));
     for listed in &listing.containers {
         if !known(&reported, listed) {
             match client.container_status(&listed.id).await {
                 Ok(status) => {
-                    drop(reported.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)));
+                    reported.retain(|seen| seen.id != listed.id);
+                    reported.push(container(&status, &listed.pod_sandbox_id));
                 }
                 // Removed meanwhile.
                 Err(error) if error.is_not_found() => {}
@@ -59,8 +59,10 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         };
         sandboxes.push(sandbox(listed, ips));
     }
+    sandboxes.shrink_to_fit();
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created)));
-    let mut containers: Vec<_> = reported.values().cloned().collect();
+    reported.shrink_to_fit();
+    let mut containers = reported.clone();
     containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
     state.set(|inner| {
         inner.reported = reported;

@@ -11,7 +11,7 @@ use super::shrink;
 use crate::decide::plan::Action;
 use crate::decide::resize;
 use crate::decide::shrink::same_but_for_numbers;
-use crate::orders::{Order, Report};
+use crate::orders::{Order, Orders, Report};
 use crate::record::manifest::Manifest;
 use crate::state::{Inner, PodState};
 use nodewarden_admission::{Admission, NoGrowth};
@@ -57,7 +57,7 @@ impl PodResize {
         &mut self,
         (admission, managers): (&Admission, &ResourceManagers),
         cgroup: &mut DesiredCgroup,
-        orders: &mpsc::UnboundedSender<Order>,
+        orders: &Orders,
         (pod, version): (Arc<Pod>, u64),
     ) -> bool {
         let excluded = managers.refuses_resize(&pod).map(NoGrowth::Excluded);
@@ -83,7 +83,7 @@ impl PodResize {
     }
 
     /// The pod is to have the resources that it has.
-    pub fn cancel(&mut self, orders: &mpsc::UnboundedSender<Order>) {
+    pub fn cancel(&mut self, orders: &Orders) {
         if self.refused.take().is_some() {
             let _ = orders.send(Order::NotResized { why: None });
         }

@@ -7,7 +7,6 @@ use crate::decide::shrink::{MemoryChange, refused};
 use crate::state::PodState;
 use nodewarden_machine::cgroup::Controller;
 use nodewarden_machine::cgroup::control::{Bound, Consumption, GroupFiles};
-use nodewarden_manifest::Quantity;
 use nodewarden_manifest::names::MEMORY;
 use nodewarden_qos as qos;
 use nodewarden_tasks::blocking;
@@ -72,8 +71,7 @@ fn bytes(limit: Option<Bound>) -> Option<u64> {
 fn given(state: &PodState, name: &str) -> Option<u64> {
     let inner = state.read();
     let given = inner.record.container(name)?.given.as_ref()?;
-    let quantity = Quantity::parse(given.limits.as_ref()?.get(MEMORY)?.0.trim()).ok()?;
-    u64::try_from(quantity.value()).ok()
+    u64::try_from(given.limits.get(MEMORY)?.value()).ok()
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Record {
         let is_new = own.given.is_none();
         if is_new {
             own.restarts = seen.attempt;
-            own.given = Some(container.resources.to_kubernetes());
+            own.given = Some(container.resources.clone());
             own.hooked.clone_from(&seen.id);
             own.begun = seen.started;
         }

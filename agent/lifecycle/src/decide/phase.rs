@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{policy, resize};
+use super::policy;
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed};
 use crate::decide::plan::{Action, Plan};
 use crate::decide::published::Published;
@@ -163,7 +163,7 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
             ContainerKind::Sidecar | ContainerKind::Regular => ready,
         },
         started,
-        resources: own.given.as_ref().filter(|_| running).map(resize::given),
+        resources: own.given.as_ref().filter(|_| running).cloned(),
         devices: facts.devices.get(name).cloned().unwrap_or_default(),
         oom: seen.and_then(|seen| own.victim(&seen.id)).cloned(),
         state,

@@ -10,11 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use crate::decide::policy::spec_of;
 use nodewarden_manifest::names::{CPU, MEMORY};
-use nodewarden_manifest::{Container, ContainerKind, Pod, Quantity, ResourceList, Resources};
+use nodewarden_manifest::{Container, ContainerKind, Pod, Resources};
 
 /// The resources that are resized in place; a change of any other one makes another pod.
 const RESIZED: [&str; 2] = [CPU, MEMORY];
@@ -132,11 +131,11 @@ pub fn steps(old: &Pod, new: &Pod) -> Steps {
 
 /// How a running container that was last given the resources `given` gets those that the manifest wants now;
 /// `None` if it has them, and for init containers, which are not resized.
-pub fn method(pod: &Pod, container: &Container, given: &v1::ResourceRequirements) -> Option<ResizeMethod> {
+pub fn method(pod: &Pod, container: &Container, given: &Resources) -> Option<ResizeMethod> {
     if container.kind == ContainerKind::Init {
         return None;
     }
-    let changed = differing(&self::given(given), &container.resources);
+    let changed = differing(given, &container.resources);
     let policies = spec_of(pod, &container.name).and_then(|c| c.resize_policy.as_deref()).unwrap_or_default();
     let restart = policies
         .iter()
@@ -148,11 +147,6 @@ pub fn method(pod: &Pod, container: &Container, given: &v1::ResourceRequirements
     }
 }
 
-/// The resources that a record says the runtime was given.
-pub fn given(given: &v1::ResourceRequirements) -> Resources {
-    Resources { requests: list(given.requests.as_ref()), limits: list(given.limits.as_ref()) }
-}
-
 /// Names of what differs between two containers' CPU and memory.
 fn differing(one: &Resources, other: &Resources) -> BTreeSet<&'static str> {
     let differs = |name: &&str| {
@@ -160,12 +154,6 @@ fn differing(one: &Resources, other: &Resources) -> BTreeSet<&'static str> {
             || one.limits.get(*name) != other.limits.get(*name)
     };
     RESIZED.into_iter().filter(differs).collect()
-}
-
-fn list(text: Option<&BTreeMap<String, Text>>) -> ResourceList {
-    let read =
-        |(name, Text(text)): (&String, &Text)| Some((name.clone(), Quantity::parse(text.trim()).ok()?));
-    text.into_iter().flatten().filter_map(read).collect()
 }
 
 /// For each of CPU and memory the larger; without a limit in one of the two there is none.

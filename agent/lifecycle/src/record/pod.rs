@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1;
 use serde::{Deserialize, Serialize};
 
 use super::Evicted;
+use super::given;
 use super::manifest::Manifest;
-use nodewarden_manifest::{Container, Pod};
+use nodewarden_manifest::{Container, Pod, Resources};
 use nodewarden_model::{ClockReading, EndReason, Ended, OomVictim, Origin};
 use nodewarden_pods::probes::ProbeMemory;
 
@@ -55,8 +55,8 @@ pub struct ContainerRecord {
     /// The resources that the runtime was given for the newest one at its start or last update, as in the
     /// manifest. Set before its creation.
     // Records on disk have it under this name since 0.1.0.
-    #[serde(rename = "told")]
-    pub given: Option<v1::ResourceRequirements>,
+    #[serde(rename = "told", with = "given")]
+    pub given: Option<Resources>,
     /// The image that the newest one was made of, as in the spec, where the image of a running container can
     /// change: in pods of the API server. Set before its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ impl Record {
         let own = self.containers.entry(container.name.clone()).or_default();
         own.restarts = own.restarts.max(attempt);
         own.pending = true;
-        own.given = Some(container.resources.to_kubernetes());
+        own.given = Some(container.resources.clone());
     }
 
     /// To be saved with [`Self::note_start`] where the image of a running container can change. The back-off
@@ -171,8 +171,7 @@ impl Record {
 
     /// To be saved after a running container was given other resources.
     pub fn note_update(&mut self, container: &Container) {
-        self.containers.entry(container.name.clone()).or_default().given =
-            Some(container.resources.to_kubernetes());
+        self.containers.entry(container.name.clone()).or_default().given = Some(container.resources.clone());
     }
 }
 

@@ -135,8 +135,9 @@ pub enum Keep {
 }
 
 /// The state of a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
+    #[default]
     Unknown,
     Open(File),
     /// It exists, but the budget does not allow to keep it open.
@@ -145,28 +146,23 @@ enum State {
     Absent,
 }
 
-/// One file, kept open if the budget allows.
-#[derive(Debug)]
+/// One file, kept open if the budget allows. There are tens of thousands of them: the budget is the caller's,
+/// the same one in each call, and the caller closes the file before it is dropped.
+#[derive(Debug, Default)]
 pub struct CachedFile {
     state: State,
-    budget: Budget,
 }
 
 impl CachedFile {
-    /// A file that was not read yet.
-    pub fn new(budget: &Budget) -> Self {
-        Self { state: State::Unknown, budget: budget.clone() }
-    }
-
     /// Whether it is kept open.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
     }
 
     /// Closes it if it is open; the next reading opens it again.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, budget: &Budget) {
         if self.is_open() {
-            self.budget.give_back();
+            budget.give_back();
             self.state = State::Passing;
         }
     }
@@ -178,6 +174,7 @@ impl CachedFile {
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
     pub fn read<'b>(
         &mut self,
+        budget: &Budget,
         dir: impl Fn() -> PathBuf,
         name: &str,
         keep: Keep,
@@ -187,8 +184,8 @@ impl CachedFile {
             State::Absent => return Ok(None),
             State::Open(file) => {
                 let text = pread_all(file, buffer)?;
-                if self.budget.is_to_close(keep) {
-                    self.close();
+                if budget.is_to_close(keep) {
+                    self.close(budget);
                 }
                 return Ok(Some(text));
             }
@@ -214,14 +211,8 @@ impl CachedFile {
             }
             result => result?,
         };
-        self.state = if self.budget.take(keep) { State::Open(file) } else { State::Passing };
+        self.state = if budget.take(keep) { State::Open(file) } else { State::Passing };
         Ok(Some(text))
-    }
-}
-
-impl Drop for CachedFile {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 
@@ -255,20 +246,23 @@ mod tests {
         for budget in [Budget::new(1), Budget::new(0)] {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("f"), "1").unwrap();
-            let mut file = CachedFile::new(&budget);
+            let mut file = CachedFile::default();
             let mut buffer = Vec::new();
             assert_eq!(
-                file.read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
+                file.read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
                 Some(&b"1"[..])
             );
             std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
             assert_eq!(
-                file.read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap().unwrap().len(),
+                file.read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer)
+                    .unwrap()
+                    .unwrap()
+                    .len(),
                 3 * CHUNK
             );
             std::fs::write(dir.path().join("f"), "22").unwrap();
             assert_eq!(
-                file.read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
+                file.read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
                 Some(&b"22"[..])
             );
         }
@@ -279,16 +273,19 @@ mod tests {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
-        CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", Keep::No, &mut Vec::new()).unwrap();
-        let mut file = CachedFile::new(&budget);
-        let mut read =
-            |keep| file.read(|| dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap().is_some();
+        CachedFile::default()
+            .read(&budget, || dir.path().to_owned(), "f", Keep::No, &mut Vec::new())
+            .unwrap();
+        let mut file = CachedFile::default();
+        let mut read = |keep| {
+            file.read(&budget, || dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap().is_some()
+        };
         let take = || budget.take(Keep::IfRoom);
         assert!(read(Keep::IfRoom) && !take());
         assert!(read(Keep::No) && take(), "one that is not to be kept is closed");
         budget.give_back();
         assert!(read(Keep::IfRoom) && !take());
-        drop(file);
+        file.close(&budget);
         assert!(take());
     }
 
@@ -296,19 +293,19 @@ mod tests {
     fn where_nothing_runs_files_stay_open_only_while_few_are() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
+        let budget = Budget::new(FEW + 2);
         let read = |file: &mut CachedFile, keep| {
-            file.read(|| dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap();
+            file.read(&budget, || dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap();
             file.is_open()
         };
-        let budget = Budget::new(FEW + 2);
-        let mut first = CachedFile::new(&budget);
+        let mut first = CachedFile::default();
         assert!(read(&mut first, Keep::IfFew));
         for _ in 1..FEW {
             assert!(budget.take(Keep::IfFew));
         }
         assert!(!budget.take(Keep::IfFew), "{FEW} are open");
         assert!(read(&mut first, Keep::IfFew), "it is one of them");
-        let mut second = CachedFile::new(&budget);
+        let mut second = CachedFile::default();
         assert!(!read(&mut second, Keep::IfFew));
         assert!(read(&mut second, Keep::IfRoom), "something runs there");
         assert!(!read(&mut first, Keep::IfFew), "one more than that is open");
@@ -321,12 +318,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut buffer = Vec::new();
         assert_eq!(
-            CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
+            CachedFile::default()
+                .read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer)
+                .unwrap(),
             None
         );
         let gone = dir.path().join("gone");
         let error =
-            CachedFile::new(&budget).read(|| gone.clone(), "f", Keep::IfRoom, &mut buffer).unwrap_err();
+            CachedFile::default().read(&budget, || gone.clone(), "f", Keep::IfRoom, &mut buffer).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::statvfs::statvfs;
 use procfs::{Current, CurrentSI};
 
-use super::files::Budget;
-use super::{Activity, Asked, GroupReader, Layout, workloads};
+use super::{Activity, Asked, GroupReader, Layout, ReaderFiles, workloads};
 use crate::os_release::pretty_name;
 use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Pressure, PressureLine, Usage};
 
@@ -23,7 +22,7 @@ pub struct MachineReader {
 
 impl MachineReader {
     /// Reads the facts that do not change. `node_name` overrides the host name.
-    pub fn new(layout: &Layout, node_name: Option<String>, budget: &Budget) -> Self {
+    pub fn new(layout: &Layout, node_name: Option<String>, files: &ReaderFiles) -> Self {
         let text = |path: &str| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
         let host =
             || nix::unistd::gethostname().map(|h| h.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -42,7 +41,7 @@ impl MachineReader {
         };
         Self {
             layout: layout.clone(),
-            root: GroupReader::new(layout, "/".into(), budget),
+            root: GroupReader::new(files, "/".into()),
             usage: Usage::default(),
             fixed,
         }
@@ -130,6 +129,7 @@ fn interfaces() -> Vec<Interface> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Budget;
     use super::*;
 
     #[test]
@@ -154,7 +154,8 @@ mod tests {
             nodewarden_testing::skip("no cgroups here");
             return;
         };
-        let machine = MachineReader::new(&layout, Some("n".into()), &Budget::new(64)).read(&mut Vec::new());
+        let files = ReaderFiles::new(&layout, &Budget::new(64));
+        let machine = MachineReader::new(&layout, Some("n".into()), &files).read(&mut Vec::new());
         let memory = machine.usage.memory.unwrap();
         assert!(memory.working_set_bytes <= memory.usage_bytes && memory.usage_bytes <= machine.memory_bytes);
         assert!(machine.cpus > 0 && machine.boot_time.is_some() && machine.fs.unwrap().capacity_bytes > 0);

@@ -44,6 +44,6 @@ pub use identity::identify;
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
 pub use machine::MachineReader;
 pub use membership::{Membership, parse_memberships};
-pub use reader::{Asked, GroupReader};
+pub use reader::{Asked, GroupReader, ReaderFiles};
 pub use walk::{Walk, walk};
 pub use workloads::workloads;

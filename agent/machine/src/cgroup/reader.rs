@@ -40,7 +40,9 @@ pub enum Asked {
 #[derive(Debug)]
 pub struct GroupReader {
     path: Arc<str>,
-    files: Box<[(&'static Spec, HierarchyIndex, CachedFile)]>,
+    all: ReaderFiles,
+    /// In the order of `all`.
+    files: Box<[CachedFile]>,
     slow_read: Option<Instant>,
     /// When all files were last read.
     all_read: Option<Instant>,
@@ -63,14 +65,25 @@ pub struct GroupReader {
 /// Index into [`Layout::hierarchies`], of which there are a dozen at most.
 type HierarchyIndex = u8;
 
-impl GroupReader {
-    /// Prepares to read cgroup `path` in the hierarchies of `layout` where it exists. Opens nothing yet.
-    pub fn new(layout: &Layout, path: Arc<str>, budget: &Budget) -> Self {
-        let mut files = Vec::new();
+/// Which files of a cgroup are read, in this order, and how many of all cgroups may be open. Cloning shares
+/// both.
+#[derive(Debug, Clone)]
+pub struct ReaderFiles(Arc<All>);
+
+#[derive(Debug)]
+struct All {
+    specs: Box<[(&'static Spec, HierarchyIndex)]>,
+    budget: Budget,
+}
+
+impl ReaderFiles {
+    /// The files of a cgroup in the hierarchies of `layout`.
+    pub fn new(layout: &Layout, budget: &Budget) -> Self {
+        let mut specs = Vec::new();
         let mut add = |spec: &'static Spec, hierarchy: &Hierarchy| {
             let at = layout.hierarchies().iter().position(|h| h.id == hierarchy.id);
             if let Some(at) = at.and_then(|at| HierarchyIndex::try_from(at).ok()) {
-                files.push((spec, at, CachedFile::new(budget)));
+                specs.push((spec, at));
             }
         };
         for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
@@ -86,9 +99,17 @@ impl GroupReader {
                 add(spec, unified);
             }
         }
+        Self(Arc::new(All { specs: specs.into(), budget: budget.clone() }))
+    }
+}
+
+impl GroupReader {
+    /// Prepares to read cgroup `path` where it exists. Opens nothing yet.
+    pub fn new(all: &ReaderFiles, path: Arc<str>) -> Self {
         Self {
             path,
-            files: files.into(),
+            all: all.clone(),
+            files: all.0.specs.iter().map(|_| CachedFile::default()).collect(),
             slow_read: None,
             all_read: None,
             changed: false,
@@ -111,7 +132,7 @@ impl GroupReader {
     }
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
-    /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
+    /// files that are read only from time to time are not changed. `layout` is that of [`ReaderFiles::new`].
     /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
     /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
     /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that are read
@@ -149,8 +170,8 @@ impl GroupReader {
         }
         let mut gone = 0u64;
         self.incomplete = false;
-        let path = &*self.path;
-        for (spec, at, file) in &mut self.files {
+        let (path, all) = (&*self.path, &*self.all.0);
+        for ((spec, at), file) in all.specs.iter().zip(&mut self.files) {
             let hot = (spec.hot)(&usage);
             let is_wanted = match spec.alone {
                 // The kernel may have found other pages inactive although as much is in use.
@@ -175,12 +196,12 @@ impl GroupReader {
             };
             if !is_wanted || gone & (1 << *at) != 0 {
                 if slow_due && keep == Keep::No {
-                    file.close();
+                    file.close(&all.budget);
                 }
                 continue;
             }
             self.keeps_open |= keep != Keep::No;
-            match file.read(dir, spec.name, keep, buffer) {
+            match file.read(&all.budget, dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
@@ -216,8 +237,16 @@ impl GroupReader {
 
     fn close_all(&mut self) {
         if std::mem::take(&mut self.keeps_open) {
-            self.files.iter_mut().for_each(|(_, _, file)| file.close());
+            let budget = &self.all.0.budget;
+            self.files.iter_mut().for_each(|file| file.close(budget));
         }
+    }
+}
+
+impl Drop for GroupReader {
+    fn drop(&mut self) {
+        let budget = &self.all.0.budget;
+        self.files.iter_mut().for_each(|file| file.close(budget));
     }
 }
 
@@ -265,7 +294,7 @@ mod tests {
             nodewarden_testing::skip("no cgroups here");
             return;
         };
-        let mut reader = GroupReader::new(&layout, "/".into(), &Budget::new(64));
+        let mut reader = GroupReader::new(&ReaderFiles::new(&layout, &Budget::new(64)), "/".into());
         let first = over(&layout, &mut reader, Asked::Now, &Usage::default());
         let cpu = first.cpu.as_ref().expect("the root has CPU accounting").usage_ns;
         let second = over(&layout, &mut reader, Asked::Now, &first);
@@ -277,7 +306,8 @@ mod tests {
         let Some(tree) = TestTree::make("reader") else { return };
         let path = tree.group("busy");
         tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
-        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let mut reader =
+            GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
         let idle = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
         assert_eq!(idle.memory.as_ref().unwrap().limit_bytes, Some(67_108_864));
         let pid = tree.run("busy", "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done");
@@ -300,7 +330,8 @@ mod tests {
     fn a_sleeping_cgroup_is_not_read_again_without_a_request() {
         let Some(tree) = TestTree::make("asked") else { return };
         let path = tree.group("idle");
-        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let mut reader =
+            GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
         let first = over(&tree.layout, &mut reader, Asked::Later, &Usage::default());
         assert_eq!(over(&tree.layout, &mut reader, Asked::Later, &first), first, "its time too");
         let asked = over(&tree.layout, &mut reader, Asked::Now, &first);
@@ -317,7 +348,8 @@ mod tests {
     fn of_an_idle_cgroup_only_what_may_differ_is_read() {
         let Some(tree) = TestTree::make("idle") else { return };
         let path = tree.group("idle");
-        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let mut reader =
+            GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
         let first = while_idle(&tree.layout, &mut reader, &Usage::default());
         assert!(first.cpu.is_some() && first.memory.is_some(), "the first reading reads everything");
         // The caller is wrong: what follows from that shows what was read.
@@ -364,7 +396,8 @@ mod tests {
     fn limits_of_an_idle_cgroup_are_read_after_a_minute_or_a_change() {
         let Some(tree) = TestTree::make("limits") else { return };
         let path = tree.group("idle");
-        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let mut reader =
+            GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
         let mut last = while_idle(&tree.layout, &mut reader, &Usage::default());
         let write = |mib: u64| {
             let bytes = mib << 20;
@@ -397,8 +430,9 @@ mod tests {
     fn of_an_idle_cgroup_few_files_stay_open() {
         let Some(tree) = TestTree::make("open") else { return };
         let path = tree.group("idle");
-        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
-        let open = |reader: &GroupReader| reader.files.iter().filter(|(_, _, file)| file.is_open()).count();
+        let mut reader =
+            GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
+        let open = |reader: &GroupReader| reader.files.iter().filter(|file| file.is_open()).count();
         let first = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
         let (all, ago) = (open(&reader), Instant::now().checked_sub(Duration::from_secs(61)));
         (reader.slow_read, reader.ran, reader.unstalled) = (ago, ago.unwrap(), true);

@@ -13,7 +13,8 @@ pub(super) enum Amount {
     /// While an `i64` can hold the digits (apimachinery's `int64Amount`).
     Small { digits: i64, exponent: i32 },
     /// Any length (apimachinery's `infDecAmount`).
-    Big(Decimal),
+    // Boxed, since no pod has one, and each amount would be as large.
+    Big(Box<Decimal>),
 }
 
 /// `digits × 10^exponent` of any length.
@@ -55,7 +56,7 @@ impl Amount {
             Self::Small { digits, exponent: own } => {
                 Self::Small { digits: divided_away_from_zero(*digits, own.abs_diff(exponent)).0, exponent }
             }
-            Self::Big(decimal) => Self::Big(decimal.rounded_up(exponent)),
+            Self::Big(decimal) => Self::Big(decimal.rounded_up(exponent).into()),
         }
     }
 
@@ -73,7 +74,7 @@ impl Amount {
     pub(super) fn to_decimal(&self) -> Decimal {
         match self {
             Self::Small { digits, exponent } => Decimal { digits: (*digits).into(), exponent: *exponent },
-            Self::Big(decimal) => decimal.clone(),
+            Self::Big(decimal) => (**decimal).clone(),
         }
     }
 
@@ -95,17 +96,17 @@ impl Amount {
         }
         let (a, b) = (self.to_decimal(), other.to_decimal());
         let exponent = a.exponent.min(b.exponent);
-        Self::Big(Decimal { digits: a.digits_at(exponent) + b.digits_at(exponent), exponent })
+        Self::Big(Decimal { digits: a.digits_at(exponent) + b.digits_at(exponent), exponent }.into())
     }
 
     pub(super) fn negated(&self) -> Self {
         match self {
             Self::Small { digits, exponent } => match digits.checked_neg() {
                 Some(digits) => Self::Small { digits, exponent: *exponent },
-                None => Self::Big(Decimal { digits: -BigInt::from(*digits), exponent: *exponent }),
+                None => Self::Big(Decimal { digits: -BigInt::from(*digits), exponent: *exponent }.into()),
             },
-            Self::Big(Decimal { digits, exponent }) => {
-                Self::Big(Decimal { digits: -digits, exponent: *exponent })
+            Self::Big(decimal) => {
+                Self::Big(Decimal { digits: -&decimal.digits, exponent: decimal.exponent }.into())
             }
         }
     }

@@ -167,6 +167,6 @@ fn big(parts: &Parts<'_>, scale: Scale, mut format: Format) -> Quantity {
             format = Format::DecimalSi;
         }
     }
-    let amount = Amount::Big(decimal);
+    let amount = Amount::Big(decimal.into());
     Quantity { amount: if parts.negative { amount.negated() } else { amount }, format, text: None }
 }

@@ -85,7 +85,10 @@ pub(crate) fn reserved(
             return Err(SettingsError::NoSuchNode(*node));
         }
         for (resource, amount) in limits {
-            *totals.entry(resource.clone()).or_default() += amount;
+            match totals.get_mut(resource) {
+                Some(total) => *total += amount,
+                None => drop(totals.insert(resource.clone(), amount.clone())),
+            }
         }
     }
     let known = node_reserved.keys().filter(|name| is_memory(name));

@@ -114,7 +114,7 @@ fn the_resize_policy_decides_about_a_restart() {
         }]}))
     };
     let old = pod("1", "64Mi");
-    let given = old.containers[0].resources.to_kubernetes();
+    let given = old.containers[0].resources.clone();
     let method = |new: &Pod| method(new, &new.containers[0], &given);
     assert_eq!(method(&old), None);
     assert_eq!(method(&pod("1000m", "65536Ki")), None);

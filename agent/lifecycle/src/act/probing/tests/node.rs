@@ -18,7 +18,7 @@ use super::runtime::Fake;
 use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::fixture;
-use crate::orders::{Order, Report};
+use crate::orders::{Orders, Report, orders};
 use crate::record::store::Store;
 use crate::record::{ContainerRecord, Record};
 use crate::set_aside::SetAside;
@@ -127,7 +127,7 @@ pub struct Node {
     pub script: Arc<Script>,
     pub runtime: Fake,
     pub state: Arc<PodState>,
-    pub orders: mpsc::UnboundedSender<Order>,
+    pub orders: Orders,
     pub worker: JoinHandle<()>,
     pub reports: mpsc::UnboundedReceiver<Report>,
     pub pressure: watch::Sender<Pressure>,
@@ -221,7 +221,7 @@ impl Node {
             ends: Semaphore::new(16),
             ends_reported: true,
         });
-        let (orders, inbox) = mpsc::unbounded_channel();
+        let (orders, inbox) = orders();
         let (reporting, reports) = mpsc::unbounded_channel();
         let state = PodState::new(env, pod, record, orders.downgrade(), None);
         state.update(|_| {});
