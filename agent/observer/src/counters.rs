@@ -12,9 +12,9 @@ use nodewarden_model::{CpuCounters, KernelCounters, Topic};
 /// For each topic whether its programs count.
 pub type TopicsOn = [bool; Topic::ALL.len()];
 
-/// Adds a reading to `totals`, which are those of all readings of the slot before it. `running_ns` is the time
-/// of the running tasks since they were switched in. Correct as long as fewer than 2^32 waits fall into a
-/// bucket between two readings.
+/// Adds a reading to `totals`, which are those of all readings of the slot before it. `running_ns` is the
+/// time of the running tasks since they were switched in. Correct as long as fewer than 2^32 waits fall into
+/// a bucket between two readings.
 pub(crate) fn update(totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
     for (total, now) in totals.wait.buckets.iter_mut().zip(raw.wait) {
         // The low half of the total is the last reading: both began at 0, and grew by the same.

@@ -36,8 +36,8 @@ fn now() -> Instant {
 }
 
 /// The end of the current period of a task that has something to do in each `period`: tasks with the same one
-/// end their pauses together. Periods of 8.2 s and more are shortened to a multiple of that, those of 4.1 s and
-/// more to that, and the first may be much shorter. Before [`begin`], `period` from now.
+/// end their pauses together. Periods of 8.2 s and more are shortened to a multiple of that, those of 4.1 s
+/// and more to that, and the first may be much shorter. Before [`begin`], `period` from now.
 pub fn every(period: Duration) -> Instant {
     let now = now();
     BEGUN.get().map_or(now + period, |begun| end_of_period(*begun, now, period))

@@ -1,5 +1,5 @@
-//! Measures the time from the kernel's OOM kill to the event in a subscribed client, and to a bare reader of the
-//! kernel's tracepoint.
+//! Measures the time from the kernel's OOM kill to the event in a subscribed client, and to a bare reader of
+//! the kernel's tracepoint.
 
 mod bare;
 

@@ -135,8 +135,8 @@ impl GroupReader {
     /// files that are read only from time to time are not changed. `layout` is that of [`ReaderFiles::new`].
     /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
     /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
-    /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that are read
-    /// every time are kept open, below a pod in which nothing has run none.
+    /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that
+    /// are read every time are kept open, below a pod in which nothing has run none.
     pub fn read(
         &mut self,
         layout: &Layout,

@@ -23,8 +23,8 @@ impl Shared {
     /// # Errors
     /// The runtime or the logs cannot be listed. A failed removal is recorded in the run and is not an error.
     pub async fn collect_containers(&self, run: &mut Run, all_unused: bool) -> Result<(), GcError> {
-        // The logs are read before the list and the list before the pods: a log that is found has its container
-        // in the list and its pod among the pods, unless they are gone.
+        // The logs are read before the list and the list before the pods: a log that is found has its
+        // container in the list and its pod among the pods, unless they are gone.
         let logs = self.find_logs().await;
         let mut listing = self.runtime.list().await?;
         let facts = containers::facts(&listing, &self.ownership, &self.pods());
@@ -81,8 +81,8 @@ impl Shared {
         Ok(found.map_err(|_| GcError::Panicked)??)
     }
 
-    /// Removes the logs of `found` whose containers or pods are gone. `listing`: what the runtime has, read after
-    /// them.
+    /// Removes the logs of `found` whose containers or pods are gone. `listing`: what the runtime has, read
+    /// after them.
     async fn collect_logs(&self, run: &mut Run, found: Vec<PodLogs>, listing: &Listing, all_unused: bool) {
         if found.is_empty() {
             return;

@@ -41,9 +41,10 @@ const LATER: Duration = Duration::from_millis(20);
 /// How long the kernel may take to count memory as free once no process is left.
 const BACK: Duration = Duration::from_millis(200);
 
-/// Far from every threshold: by its pace the next reading is not due before this. If every wake-up of the kernel
-/// works it is then made after twice the time, which is the pace's margin, and the kernel's thresholds are set
-/// again each [`ARM_AGAIN`], since what hides growth from them, reclaim, begins where memory is short.
+/// Far from every threshold: by its pace the next reading is not due before this. If every wake-up of the
+/// kernel works it is then made after twice the time, which is the pace's margin, and the kernel's thresholds
+/// are set again each [`ARM_AGAIN`], since what hides growth from them, reclaim, begins where memory is
+/// short.
 const FAR: Duration = Duration::from_secs(2);
 const ARM_AGAIN: Duration = Duration::from_secs(60);
 
@@ -193,8 +194,8 @@ impl FastWatch {
         next.min(again)
     }
 
-    /// Asks the kernel to wake this thread when the nearest memory threshold is crossed. `next`: time until the
-    /// next reading.
+    /// Asks the kernel to wake this thread when the nearest memory threshold is crossed. `next`: time until
+    /// the next reading.
     fn arm(&mut self, observations: &Observations, next: Duration) {
         let [node, pods] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable].map(|signal| {
             let own = self.shared.fast.thresholds.iter().filter(|threshold| threshold.signal == signal);
