@@ -11,6 +11,7 @@ use crate::{
 };
 use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_manifest::Quantity;
+use nodewarden_manifest::ResourceList;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -89,8 +90,8 @@ nodewarden: {mode: manage, runtimeCgroups: /runtime}
 ",
     )
     .unwrap();
-    let list = |pairs: &[(&str, &str)]| {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), quantity(v))).collect::<BTreeMap<_, _>>()
+    let list = |pairs: &[(&str, &str)]| -> ResourceList {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), quantity(v))).collect()
     };
     let text = |t: &str| Some(t.to_owned());
     let expected = NodeSettings {
@@ -196,8 +197,8 @@ fn keys_without_effect_are_listed() {
 fn reserved_cpus_stand_for_both_reservations() {
     let node =
         node("reservedSystemCPUs: 0-1,4\nkubeReserved: {cpu: 100m, memory: 1Gi}\nsystemReserved: {cpu: 50m}");
-    assert_eq!(node.system_reserved, BTreeMap::from([("cpu".to_owned(), quantity("3"))]));
-    assert_eq!(node.kube_reserved, BTreeMap::from([("memory".to_owned(), quantity("1Gi"))]));
+    assert_eq!(node.system_reserved, [("cpu".to_owned(), quantity("3"))].into());
+    assert_eq!(node.kube_reserved, [("memory".to_owned(), quantity("1Gi"))].into());
     assert_eq!(
         problems("reservedSystemCPUs: '0'\nkubeReservedCgroup: /k"),
         ["kubeReservedCgroup: /k: expected nothing, because reservedSystemCPUs is set"]

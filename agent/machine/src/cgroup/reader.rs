@@ -368,8 +368,8 @@ mod tests {
         let Some(tree) = TestTree::make("sums") else { return };
         let pod = tree.group("pod");
         let path = tree.group("pod/part");
-        let [mut of_pod, mut reader] =
-            [pod, path].map(|path| GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64)));
+        let all = ReaderFiles::new(&tree.layout, &Budget::new(64));
+        let [mut of_pod, mut reader] = [pod, path].map(|path| GroupReader::new(&all, path.as_str().into()));
         let mut sums = || {
             let usage = over(&tree.layout, &mut of_pod, Asked::Now, &Usage::default());
             of_pod.sums(&usage).expect("memory and processes are counted")

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use nodewarden_model::{ContainerKind, ContainerState, ContainerView, PodPhase, PodView, StatusReason};
+use nodewarden_manifest::ContainerKind;
+use nodewarden_model::{ContainerState, ContainerView, PodPhase, PodView, StatusReason};
 
 /// A pod whose only container, with this id, runs.
 pub(crate) fn running_pod(uid: &str, id: &str) -> PodView {

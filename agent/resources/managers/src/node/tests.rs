@@ -1,7 +1,5 @@
 //! A machine with two NUMA nodes of four CPUs each.
 
-use std::collections::BTreeMap;
-
 use nodewarden_config::ResourceManagerSettings;
 use nodewarden_manifest::Quantity;
 use nodewarden_model::PodReason;
@@ -56,10 +54,9 @@ pub(crate) fn keys(topology: &str) -> ResourceManagerSettings {
 }
 
 pub(crate) fn reserved() -> Reservation {
-    Reservation(BTreeMap::from([
-        ("cpu".to_owned(), Quantity::from_milli(500)),
-        ("memory".to_owned(), Quantity::from_bytes(2 << 30)),
-    ]))
+    let list =
+        [("cpu".to_owned(), Quantity::from_milli(500)), ("memory".to_owned(), Quantity::from_bytes(2 << 30))];
+    Reservation(list.into())
 }
 
 pub(crate) fn pod(uid: &str, cpus: &[u32]) -> Pod {
