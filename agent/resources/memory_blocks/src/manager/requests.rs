@@ -70,7 +70,7 @@ fn bytes(requests: &ResourceList) -> impl Iterator<Item = (String, u64)> {
 /// Whether a container's requests for CPU and memory are its limits (`IsContainerEquivalentQOSGuaranteed`).
 fn is_guaranteed(container: &Container) -> bool {
     ["cpu", "memory"].iter().all(|name| {
-        let limit = container.resources.limits.get(*name).filter(|limit| !limit.is_zero());
-        limit.is_some() && limit == container.resources.requests.get(*name)
+        let limit = container.resources.limits.get(name).filter(|limit| !limit.is_zero());
+        limit.is_some() && limit == container.resources.requests.get(name)
     })
 }
