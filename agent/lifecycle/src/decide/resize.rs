@@ -150,8 +150,7 @@ pub fn method(pod: &Pod, container: &Container, given: &Resources) -> Option<Res
 /// Names of what differs between two containers' CPU and memory.
 fn differing(one: &Resources, other: &Resources) -> BTreeSet<&'static str> {
     let differs = |name: &&str| {
-        one.requests.get(name) != other.requests.get(name)
-            || one.limits.get(name) != other.limits.get(name)
+        one.requests.get(name) != other.requests.get(name) || one.limits.get(name) != other.limits.get(name)
     };
     RESIZED.into_iter().filter(differs).collect()
 }
