@@ -113,7 +113,7 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // After the last chunk nobody takes it.
+        // After the last chunk its receiver is gone.
         let _ = self.back.send(std::mem::take(&mut self.text));
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// The longest time between two lists.
 pub const REGULAR: Duration = Duration::from_secs(60);
-/// A list is due from this time on after the one before: whoever looks each [`REGULAR`] comes a little sooner
-/// (`nodewarden_tasks::pause`).
+/// A list is due from this time on after the one before: a task with the period [`REGULAR`] runs up to three
+/// seconds sooner (`nodewarden_tasks::pause`).
 const ALMOST: Duration = Duration::from_secs(50);
 /// The longest time between two lists of a runtime that has no stream of events: a kubelet asks each runtime
 /// as often whether it is ready (kubelet: `updateRuntimeUp`). Containers that end are known from the kernel.

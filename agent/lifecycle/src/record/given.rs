@@ -36,9 +36,9 @@ mod tests {
 
     #[test]
     fn it_is_on_disk_as_kubernetes_writes_it() {
-        let told = json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "1E3", "memory": "64Mi"}});
-        let record: ContainerRecord = serde_json::from_value(json!({"told": told})).unwrap();
-        assert_eq!(serde_json::to_value(&record).unwrap()["told"], told);
+        let resources = json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "1E3", "memory": "64Mi"}});
+        let record: ContainerRecord = serde_json::from_value(json!({"told": resources})).unwrap();
+        assert_eq!(serde_json::to_value(&record).unwrap()["told"], resources);
         let none: ContainerRecord = serde_json::from_value(json!({"told": null})).unwrap();
         assert_eq!(none, ContainerRecord::default());
         assert!(serde_json::to_value(&none).unwrap()["told"].is_null());
