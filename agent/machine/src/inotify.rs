@@ -47,6 +47,15 @@ impl EventQueue {
     }
 }
 
+impl EventQueue {
+    /// The same descriptor, for the runtime to wait for. Must be called inside a tokio runtime.
+    fn readable(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let same = self.as_fd().try_clone_to_owned()?;
+        // SAFETY: an OwnedFd is the same open descriptor as long as it lives.
+        Ok(unsafe { AsyncFd::register(same) }?)
+    }
+}
+
 impl AsFd for EventQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -69,9 +78,7 @@ impl Watch {
     /// As of inotify_init1(2) and epoll_ctl(2).
     pub fn new() -> io::Result<Self> {
         let queue = EventQueue::new()?;
-        let same = queue.as_fd().try_clone_to_owned()?;
-        // SAFETY: an OwnedFd is the same open descriptor as long as it lives.
-        let readable = unsafe { AsyncFd::register(same) }?;
+        let readable = queue.readable()?;
         Ok(Self { queue, readable })
     }
 

@@ -2,7 +2,7 @@
 //! written costs nothing.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::sys::inotify::{AddWatchFlags as Mask, WatchDescriptor};
@@ -39,9 +39,7 @@ impl NextChange {
     /// As of inotify_init1(2) and epoll_ctl(2).
     pub fn new() -> io::Result<Self> {
         let queue = EventQueue::new()?;
-        let same = queue.as_fd().try_clone_to_owned()?;
-        // SAFETY: an OwnedFd is the same open descriptor as long as it lives.
-        let readable = unsafe { AsyncFd::register(same) }?;
+        let readable = queue.readable()?;
         Ok(Self { queue, readable })
     }
 
