@@ -1,6 +1,9 @@
 //! Adding to counters that several CPUs share, and finding the histogram bucket of a latency.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::{
+    arch::asm,
+    intrinsics::{AtomicOrdering, atomic_xadd},
+};
 
 use nodewarden_ebpf_abi::{GroupCell, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT};
 
@@ -28,34 +31,33 @@ pub fn group_cell(id: u64) -> Option<*mut GroupCell> {
     GROUP_CELLS.get_ptr_mut(slot_of(get(&SPACE_MEMORY), id))
 }
 
+/// By the hash of a power of two in [`bucket`]: its exponent.
+static EXPONENTS: [u8; 32] = [
+    0, 1, 28, 2, 29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4, 8, 31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6,
+    11, 5, 10, 9,
+];
+
 /// Index of the bucket of a latency: the bit length of `ns >> LATENCY_FIRST_SHIFT`, at most the last bucket.
-/// eBPF has no instruction for the bit length, so it is found by halving the range.
+/// eBPF has no instruction for the bit length. All bits below the highest are set, which makes one less than
+/// a power of two, whose exponent is found by multiplying with a de Bruijn sequence: branches would be
+/// mispredicted.
 #[inline(always)]
 pub fn bucket(ns: u64) -> usize {
-    let mut v = ns >> LATENCY_FIRST_SHIFT;
-    let mut b = 0usize;
-    if v >= 1 << (LATENCY_BUCKETS - 2) {
+    let units = ns >> LATENCY_FIRST_SHIFT;
+    if units >= 1 << (LATENCY_BUCKETS - 2) {
         return LATENCY_BUCKETS - 1;
     }
-    if v >= 1 << 16 {
-        b += 16;
-        v >>= 16;
-    }
-    if v >= 1 << 8 {
-        b += 8;
-        v >>= 8;
-    }
-    if v >= 1 << 4 {
-        b += 4;
-        v >>= 4;
-    }
-    if v >= 1 << 2 {
-        b += 2;
-        v >>= 2;
-    }
-    if v >= 2 {
-        b += 1;
-        v >>= 1;
-    }
-    b + v as usize
+    let mut bits = units as u32;
+    bits |= bits >> 1;
+    bits |= bits >> 2;
+    bits |= bits >> 4;
+    bits |= bits >> 8;
+    bits |= bits >> 16;
+    let hash = (bits + 1).wrapping_mul(0x077C_B531) >> 27;
+    // SAFETY: 5 bits.
+    let mut exponent = u64::from(unsafe { *EXPONENTS.get_unchecked(hash as usize & 31) });
+    // SAFETY: plain arithmetic. It changes nothing, and keeps the compiler from comparing a copy of the value
+    // in place of the value, which the verifier would not understand.
+    unsafe { asm!("{0} &= 31", inout(reg) exponent, options(pure, nomem, nostack)) };
+    exponent as usize
 }

@@ -4,8 +4,8 @@
 
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
-#![expect(internal_features, reason = "atomic addition, see count::add")]
+#![feature(asm_experimental_arch, core_intrinsics)]
+#![expect(internal_features, reason = "see count: atomic addition, a barrier")]
 #![expect(
     clippy::needless_borrows_for_generic_args,
     reason = "the kernel takes a map's key and value by address: by value they would be copied first"
@@ -13,6 +13,7 @@
 
 mod block;
 mod cgroup_lifecycle;
+mod clock;
 mod count;
 mod cpu;
 mod device;

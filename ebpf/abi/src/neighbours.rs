@@ -43,11 +43,14 @@ pub struct Turns {
 pub struct NeighbourCpu {
     /// Its last turns.
     pub turns: Turns,
-    /// When the running task was switched to; 0 before the first switch.
+    /// When the running task was switched to, by the scheduler's clock where the program can read it, else
+    /// CLOCK_MONOTONIC; 0 before the first switch.
     pub since_ns: u64,
     /// Its cgroup, as in `Turn`.
     pub cgroup: u64,
-    /// The scheduler's clock minus CLOCK_MONOTONIC, measured at the last switch; 0 if it is not known.
+    /// The running task's css_set; 0 for the idle task.
+    pub css_set: u64,
+    /// The scheduler's clock minus that of `since_ns`, measured at the last switch; 0 if it is not known.
     pub clock_offset_ns: u64,
     /// The running task; 0 is the idle task.
     pub pid: u32,

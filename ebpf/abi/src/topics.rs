@@ -59,7 +59,8 @@ pub struct CpuCell {
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct CpuState {
-    /// Begin of its turn (CLOCK_MONOTONIC, ns); 0 before the first switch.
+    /// Begin of its turn, in ns, by the scheduler's clock where the program can read it, else CLOCK_MONOTONIC;
+    /// 0 before the first switch.
     pub since_ns: u64,
     /// The running task's `sched_info.run_delay` before its present turn.
     pub run_delay_ns: u64,
@@ -67,8 +68,12 @@ pub struct CpuState {
     pub slot: u32,
     /// The running task; 0 is the idle task.
     pub pid: u32,
-    /// The scheduler's clock minus CLOCK_MONOTONIC, in ns, measured at the last turn.
+    /// The clock of `since_ns` minus CLOCK_MONOTONIC, in ns; wraps around below 0.
     pub clock_offset_ns: u64,
+    /// When that was measured, by the scheduler's clock.
+    pub offset_at_ns: u64,
+    /// Address of the running task's css_set; 0 for the idle task.
+    pub css_set: u64,
     /// Number of switches that the kernel made without calling the tracepoint.
     pub untraced: u64,
 }

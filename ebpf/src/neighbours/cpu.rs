@@ -16,9 +16,10 @@ use nodewarden_ebpf_abi::{NeighbourCpu, WAIT_CPU};
 
 use super::{divide, remember};
 use crate::{
+    clock::{has_run_queue_clock, run_queue_clock},
     globals::*,
     read::{Ptr, field},
-    slots::cpu_cgroup_id,
+    slots::{copied_cpu_cgroup_id, cpu_cgroup_id_of, css_set},
 };
 
 /// What ran lately, indexed by CPU.
@@ -34,23 +35,33 @@ globals! {
 pub fn neighbours_sched_switch(ctx: BtfTracePointContext) -> i32 {
     let (prev, next): (Ptr, Ptr) = (ctx.arg(1), ctx.arg(2));
     // SAFETY: no arguments.
-    let (now, number) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
+    let number = unsafe { bpf_get_smp_processor_id() };
     let Some(cpu) = NEIGHBOUR_CPUS.get_ptr_mut(number) else { return 0 };
     // SAFETY: this CPU's map value; the tracepoint's typed arguments.
     unsafe {
+        let now = if has_run_queue_clock() { run_queue_clock(next) } else { bpf_ktime_get_ns() };
         if (*cpu).since_ns != 0 {
             end_turn(cpu, prev, now);
         }
         let pid: u32 = field(next, &OFF_TASK_PID);
-        let cgroup = if pid == 0 { 0 } else { cpu_cgroup_id(next) };
         (*cpu).since_ns = now;
         (*cpu).pid = pid;
-        (*cpu).cgroup = cgroup;
+        if pid == 0 {
+            (*cpu).cgroup = 0;
+            (*cpu).css_set = 0;
+            return 0;
+        }
+        // Tasks with one css_set are in one cgroup.
+        let set = css_set(next);
+        if set as u64 != (*cpu).css_set {
+            (*cpu).css_set = set as u64;
+            (*cpu).cgroup = cpu_cgroup_id_of(set);
+        }
         // The tracepoint comes before sched_info_arrive(), which sets it to 0.
         let queued: u64 = field(next, &OFF_TASK_LAST_QUEUED);
         let offset = (*cpu).clock_offset_ns;
-        if pid != 0 && queued != 0 && offset != 0 {
-            divide(&raw const (*cpu).turns, WAIT_CPU, cgroup, queued.wrapping_sub(offset));
+        if queued != 0 && (has_run_queue_clock() || offset != 0) {
+            divide(&raw const (*cpu).turns, WAIT_CPU, (*cpu).cgroup, queued.wrapping_sub(offset));
         }
     }
     0
@@ -72,7 +83,7 @@ unsafe fn end_turn(cpu: *mut NeighbourCpu, prev: Ptr, now: u64) {
         let turns = &raw mut (*cpu).turns;
         if pid == (*cpu).pid {
             // The idle task's arrival is not kept by every kernel.
-            if pid != 0 {
+            if pid != 0 && !has_run_queue_clock() {
                 (*cpu).clock_offset_ns = arrival.wrapping_sub(since);
             }
             remember(turns, running, now);
@@ -81,6 +92,6 @@ unsafe fn end_turn(cpu: *mut NeighbourCpu, prev: Ptr, now: u64) {
         let arrival = arrival.wrapping_sub((*cpu).clock_offset_ns);
         let arrival = if arrival < since || arrival > now { now } else { arrival };
         remember(turns, running, arrival);
-        remember(turns, if pid == 0 { 0 } else { cpu_cgroup_id(prev) }, now);
+        remember(turns, if pid == 0 { 0 } else { copied_cpu_cgroup_id(prev) }, now);
     }
 }

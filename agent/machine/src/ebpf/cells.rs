@@ -173,7 +173,7 @@ impl Cells {
                 let after = self.state(cpu)?;
                 // The program writes the time before the slot: equal times, so the slot read last is its own.
                 (before.since_ns == after.since_ns && after.slot != NO_SLOT)
-                    .then_some((after.slot, after.since_ns))
+                    .then_some((after.slot, after.since_ns.wrapping_sub(after.clock_offset_ns)))
             })
             .collect()
     }

@@ -4,7 +4,8 @@ use nodewarden_ebpf_abi::Space;
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::fields::{
-    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_LAST_ARRIVAL, TASK_PID,
+    CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, RUN_QUEUE_CLOCK, TASK_CGROUPS, TASK_LAST_ARRIVAL,
+    TASK_PID,
 };
 use super::samples::{CgroupFamily, Figure, GROUP, GROUP_KIND};
 use super::spec::Argument::{Number, Pointer};
@@ -27,6 +28,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         CGROUP_KN,
         KN_ID,
     ],
+    wants: RUN_QUEUE_CLOCK,
     programs: &[Program::at("sched_switch", "sched_switch")
         .reading(&[Number, Pointer("task_struct"), Pointer("task_struct"), Number])
         // Before Linux 5.18 the state of the task that leaves the CPU was not an argument.

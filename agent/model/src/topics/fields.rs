@@ -28,3 +28,10 @@ pub(super) const RQ_BIO: Need = field("OFF_RQ_BIO", &["request.bio"]);
 pub(super) const BIO_BLKG: Need = field("OFF_BIO_BLKG", &["bio.bi_blkg"]);
 pub(super) const BLKG_BLKCG: Need = field("OFF_BLKG_BLKCG", &["blkcg_gq.blkcg"]);
 pub(super) const BLKCG_CSS: Need = field("OFF_BLKCG_CSS", &["blkcg.css"]);
+
+/// The way from a task to the clock of its run queue. Without it programs read CLOCK_MONOTONIC.
+pub(super) const RUN_QUEUE_CLOCK: &[Need] = &[
+    field("OFF_TASK_CFS_RQ", &["task_struct.se.cfs_rq"]),
+    field("OFF_CFS_RQ_RQ", &["cfs_rq.rq"]),
+    field("OFF_RQ_CLOCK", &["rq.clock"]),
+];

@@ -6,7 +6,8 @@ use nodewarden_ebpf_abi::Space;
 
 use super::fields::{
     BIO_BLKG, BLKCG_CSS, BLKG_BLKCG, CGROUP_KN, CSS_CGROUP, CSS_PARENT, CSSET_DFL, CSSET_SUBSYS, KN_ID,
-    MEMCG_MAX, MEMCG_SUBSYS, MEMCG_USAGE, RQ_BIO, RQ_DATA_LEN, TASK_CGROUPS, TASK_LAST_ARRIVAL, TASK_PID,
+    MEMCG_MAX, MEMCG_SUBSYS, MEMCG_USAGE, RQ_BIO, RQ_DATA_LEN, RUN_QUEUE_CLOCK, TASK_CGROUPS,
+    TASK_LAST_ARRIVAL, TASK_PID,
 };
 use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
@@ -36,6 +37,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         BLKG_BLKCG,
         BLKCG_CSS,
     ],
+    wants: RUN_QUEUE_CLOCK,
     programs: &[
         Program::at("neighbours_sched_switch", "sched_switch").reading(&[
             Any,

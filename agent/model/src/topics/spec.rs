@@ -17,7 +17,8 @@ pub struct TopicSpec {
     pub space: Option<Space>,
     /// What the kernel must have; if any of it is missing, the topic is off.
     pub needs: &'static [Need],
-    /// What the kernel may have; if any of it is missing, only a substitute of a program cannot be used.
+    /// What the kernel may have; if any of it is missing, only a substitute or a shorter way of a program
+    /// cannot be used.
     pub wants: &'static [Need],
     /// Its programs, in the order in which they are attached.
     pub programs: &'static [Program],
