@@ -13,11 +13,12 @@ use jiff::Timestamp;
 use tracing::warn;
 
 use super::decision_log::DecisionLog;
+use super::prepared::Prepared;
 use super::shared::{Group, Shared};
 use super::victim::Candidates;
 use crate::assess::{Due, limit};
 use crate::gather;
-use crate::gather::Node;
+use crate::gather::{Node, Subject};
 use crate::pace::Pace;
 use crate::wake::{WakeSources, Waker, Woken};
 use crate::{Candidate, NodeCondition, Observations, kill, message, metrics};
@@ -47,6 +48,9 @@ const BACK: Duration = Duration::from_millis(200);
 /// short.
 const FAR: Duration = Duration::from_secs(2);
 const ARM_AGAIN: Duration = Duration::from_secs(60);
+
+/// With less time until the next reading the pods are kept ready to choose from: each has a file open.
+const NEAR: Duration = Duration::from_millis(250);
 
 /// How often the list of working wake-up sources is refreshed; it changes when cgroups are created and
 /// removed.
@@ -100,6 +104,8 @@ struct FastWatch {
     /// Where the kernel's thresholds were set last, of the node and of kubepods, and when.
     armed: Option<([Option<u64>; 2], Instant)>,
     leaving: BTreeMap<String, Leaving>,
+    /// Only while a threshold is near.
+    prepared: Option<Prepared>,
 }
 
 /// Starts the thread.
@@ -115,8 +121,8 @@ pub fn start(
     let stop = Arc::new(AtomicBool::new(false));
     let ends = stop.clone();
     let (pace, waker) = (Pace::new(&shared.fast), sources.waker());
-    let (clock, armed, leaving) = (Instant::now(), None, BTreeMap::new());
-    let mut watch = FastWatch { shared, node, pace, sources, clock, armed, leaving };
+    let (clock, armed, leaving, prepared) = (Instant::now(), None, BTreeMap::new(), None);
+    let mut watch = FastWatch { shared, node, pace, sources, clock, armed, leaving, prepared };
     let part = parts::register("eviction", LIMIT);
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
         if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
@@ -183,6 +189,7 @@ impl FastWatch {
             }
         }
         let next = self.pace.next_reading(self.clock.elapsed(), &observations, &self.shared.fast.thresholds);
+        self.prepare(next);
         self.arm(&observations, next);
         // The pace's margin is for what consumes faster than expected; the kernel reports that too.
         let wakes = next >= FAR && self.sources.all_work();
@@ -192,6 +199,17 @@ impl FastWatch {
         let again = assessment.again.map_or(next, |at| until(at).max(CLOSE));
         let next = if self.leaving.is_empty() { next } else { next.min(LATER) };
         next.min(again)
+    }
+
+    /// Keeps the pods ready to choose from while a threshold may be crossed soon. `next`: time until the next
+    /// reading.
+    fn prepare(&mut self, next: Duration) {
+        if next > NEAR {
+            self.prepared = None;
+            return;
+        }
+        let prepared = self.prepared.get_or_insert_default();
+        prepared.prepare(&*self.shared.deps.subjects, &self.shared.deps.layout);
     }
 
     /// Asks the kernel to wake this thread when the nearest memory threshold is crossed. `next`: time until
@@ -237,9 +255,12 @@ impl FastWatch {
         let shared = self.shared.clone();
         let signal = due.threshold.signal;
         let began = Instant::now();
-        let subjects = shared.deps.subjects.pods();
+        let mut prepared = self.prepared.take().unwrap_or_default();
+        prepared.refresh(&*shared.deps.subjects, &shared.deps.layout);
+        let Prepared { subjects, memory, .. } = &mut prepared;
+        let subjects: &[Subject] = subjects;
         let hard = due.threshold.is_hard();
-        let mut candidates = Candidates::read(&shared, signal, hard, &subjects);
+        let mut candidates = Candidates::read(&shared, signal, hard, subjects, memory);
         let chosen = candidates.choose(|uid| Some(self.leaving.get(uid)?.condition));
         log.record_step("pods read", began, candidates.readings());
         let found = chosen.and_then(|at| candidates.get(at).cloned().zip(subjects.get(at)));

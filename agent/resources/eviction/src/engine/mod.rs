@@ -17,6 +17,7 @@ mod figures;
 mod fixture;
 mod freed;
 mod limits;
+mod prepared;
 mod reclaim;
 mod saver;
 mod shared;

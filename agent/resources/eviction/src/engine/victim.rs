@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::shared::Shared;
-use crate::gather::{self, Subject};
+use crate::gather::{self, GroupMemory, Subject};
 use crate::rank::{self, First, Ranking};
 use crate::{Candidate, DiskLayout, NodeCondition};
 use nodewarden_config::Signal;
@@ -23,11 +23,17 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Reads what orders all pods for a signal: of memory usage alone.
-    pub fn read(shared: &'a Shared, signal: Signal, hard: bool, subjects: &'a [Subject]) -> Self {
+    /// Reads what orders all pods for a signal: of memory usage alone, from the files `memory` of each pod.
+    pub fn read(
+        shared: &'a Shared,
+        signal: Signal,
+        hard: bool,
+        subjects: &'a [Subject],
+        memory: &mut [Option<GroupMemory>],
+    ) -> Self {
         let (layout, needs) = (&shared.deps.layout, rank::required_stats(signal));
         let (all, with_files) = match needs.memory {
-            true => (gather::pods_with_usage(layout, subjects), true),
+            true => (gather::pods_with_usage(subjects, memory), true),
             false => (gather::pods(layout, subjects, needs), false),
         };
         let with_files = vec![with_files; all.len()];

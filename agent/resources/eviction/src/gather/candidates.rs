@@ -43,43 +43,45 @@ pub fn candidates(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -
 
 /// As [`candidates`], without the containers: a pod is ranked by its own figures.
 pub fn pods(layout: &Layout, subjects: &[Subject], needs: RequiredStats) -> Vec<Candidate> {
-    read_pods(layout, subjects, needs, |memory, buffer| memory.read_use(buffer).map(Memory::working_set))
+    let mut buffer = Vec::new();
+    let of_one = |subject: &Subject| {
+        let memory = if needs.memory { pod_working_set(layout, subject, &mut buffer) } else { None };
+        let processes = if needs.processes { threads(layout, &subject.cgroup, &mut buffer) } else { None };
+        Candidate { processes, ..of_pod(subject, memory) }
+    };
+    subjects.iter().map(of_one).collect()
+}
+
+fn pod_working_set(layout: &Layout, subject: &Subject, buffer: &mut Vec<u8>) -> Option<u64> {
+    GroupMemory::of(layout, &subject.cgroup)?.read_use(buffer).map(Memory::working_set)
 }
 
 /// As [`pods`], with usage in place of the working set, which is at most so much and takes longer to read:
-/// [`subtract_inactive_file`] makes one of the other.
-pub fn pods_with_usage(layout: &Layout, subjects: &[Subject]) -> Vec<Candidate> {
-    let needs = RequiredStats { memory: true, ..RequiredStats::default() };
-    read_pods(layout, subjects, needs, GroupMemory::read_usage)
+/// [`subtract_inactive_file`] makes one of the other. `memory` are the files of each pod.
+pub fn pods_with_usage(subjects: &[Subject], memory: &mut [Option<GroupMemory>]) -> Vec<Candidate> {
+    let mut buffer = Vec::new();
+    let usage = |memory: &mut Option<GroupMemory>| memory.as_mut()?.read_usage(&mut buffer);
+    subjects.iter().zip(memory.iter_mut().map(usage)).map(|(subject, usage)| of_pod(subject, usage)).collect()
+}
+
+/// A pod of which only memory is known.
+fn of_pod(subject: &Subject, memory: Option<u64>) -> Candidate {
+    Candidate {
+        pod: subject.pod.clone(),
+        cgroup: subject.cgroup.clone(),
+        started: subject.started,
+        memory,
+        disk: None,
+        processes: None,
+        containers: BTreeMap::new(),
+        memory_request: None,
+    }
 }
 
 /// The working set, in bytes, of a pod whose `usage` was read before; `None` if the pod is gone.
 pub fn subtract_inactive_file(layout: &Layout, subject: &Subject, usage: u64) -> Option<u64> {
     let inactive_file = GroupMemory::of(layout, &subject.cgroup)?.read_inactive_file(&mut Vec::new())?;
     Some(Memory { usage, inactive_file, limit: None }.working_set())
-}
-
-fn read_pods(
-    layout: &Layout,
-    subjects: &[Subject],
-    needs: RequiredStats,
-    read: impl Fn(&mut GroupMemory, &mut Vec<u8>) -> Option<u64>,
-) -> Vec<Candidate> {
-    let mut buffer = Vec::new();
-    let memory = |subject: &Subject, buffer: &mut Vec<u8>| {
-        read(&mut GroupMemory::of(layout, &subject.cgroup)?, buffer)
-    };
-    let of_one = |subject: &Subject| Candidate {
-        pod: subject.pod.clone(),
-        cgroup: subject.cgroup.clone(),
-        started: subject.started,
-        memory: if needs.memory { memory(subject, &mut buffer) } else { None },
-        disk: None,
-        processes: if needs.processes { threads(layout, &subject.cgroup, &mut buffer) } else { None },
-        containers: BTreeMap::new(),
-        memory_request: None,
-    };
-    subjects.iter().map(of_one).collect()
 }
 
 /// Sets the working sets of the pod's containers, if its own is known.

@@ -106,6 +106,11 @@ impl GroupMemory {
         text(&mut self.usage, buffer).and_then(number)
     }
 
+    /// Whether the file of the usage is open.
+    pub fn is_open(&self) -> bool {
+        self.usage.is_open()
+    }
+
     /// Reads the bytes of file pages that were not used lately.
     pub fn read_inactive_file(&mut self, buffer: &mut Vec<u8>) -> Option<u64> {
         let stat = text(&mut self.stat, buffer)?;

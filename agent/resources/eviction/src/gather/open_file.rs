@@ -22,6 +22,11 @@ impl OpenFile {
         &self.path
     }
 
+    /// Whether a descriptor is kept.
+    pub fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// The whole content; `None` if the file does not exist. If the cgroup of the descriptor was removed, the
     /// file that now has this path is opened.
     ///

@@ -142,8 +142,9 @@ fn usage_less_inactive_file_pages_is_the_working_set() {
     let subjects = [subject(&path, dir.path(), &[]), subject("/nodewarden-test-none", Path::new(""), &[])];
     let needs = RequiredStats { memory: true, ..RequiredStats::default() };
     let deadline = Instant::now() + Duration::from_secs(20);
+    let mut memory = subjects.each_ref().map(|subject| GroupMemory::of(&tree.layout, &subject.cgroup));
     loop {
-        let usage = pods_with_usage(&tree.layout, &subjects);
+        let usage = pods_with_usage(&subjects, &mut memory);
         let expected = pods(&tree.layout, &subjects, needs);
         assert_eq!((usage[1].memory, expected[1].memory), (None, None));
         assert_eq!(subtract_inactive_file(&tree.layout, &subjects[1], 7), None);
