@@ -29,11 +29,14 @@ pub struct Manifests {
     node: String,
     /// The node's name ends those of the pods.
     is_named_by_node: bool,
-    files: BTreeMap<PathBuf, KnownFile>,
+    /// By name: paths are compared part by part, which takes much longer.
+    files: BTreeMap<OsString, KnownFile>,
     /// Why the directory could not be listed the last time.
     not_listed: Option<String>,
     /// The file that each pod was taken from the last time.
     origins: PodOrigins,
+    /// Whether something was read since [`Manifests::desired`] that may change it.
+    is_changed: bool,
 }
 
 /// A file as it was last read.
@@ -47,7 +50,7 @@ struct KnownFile {
 /// One file as it was read, before it is taken over.
 #[derive(Debug)]
 pub struct ReadFile {
-    path: PathBuf,
+    name: OsString,
     content: Result<Content, ManifestError>,
 }
 
@@ -61,6 +64,7 @@ impl Manifests {
             files: BTreeMap::new(),
             not_listed: None,
             origins: PodOrigins::default(),
+            is_changed: true,
         }
     }
 
@@ -78,6 +82,7 @@ impl Manifests {
     /// Sets the origins of the pods that run: such a file's pod wins over others of the same name.
     pub fn set_running(&mut self, running: PodOrigins) {
         self.origins = running;
+        self.is_changed = true;
     }
 
     /// The pods of a directory, or of one file alone, as they are now.
@@ -95,7 +100,8 @@ impl Manifests {
             }
             Err(error) => PodText::default().unreadable(error.to_string()),
         };
-        one.files.insert(path.to_owned(), KnownFile { text, stamp: None });
+        let name = path.file_name().unwrap_or_default().to_owned();
+        one.files.insert(name, KnownFile { text, stamp: None });
         one.desired()
     }
 
@@ -111,17 +117,17 @@ impl Manifests {
     /// The names in the directory that may be manifests. Files that are gone are forgotten, unless the
     /// directory cannot be listed.
     pub fn list(&mut self) -> BTreeSet<OsString> {
-        match list(&self.dir) {
+        let known = self.files.len();
+        let (names, not_listed) = match list(&self.dir) {
             Ok(names) => {
-                self.not_listed = None;
-                self.files.retain(|path, _| path.file_name().is_some_and(|name| names.contains(name)));
-                names
+                self.files.retain(|name, _| names.contains(name));
+                (names, None)
             }
-            Err(error) => {
-                self.not_listed = Some(error.to_string());
-                BTreeSet::new()
-            }
-        }
+            Err(error) => (BTreeSet::new(), Some(error.to_string())),
+        };
+        self.is_changed |= self.files.len() != known || self.not_listed != not_listed;
+        self.not_listed = not_listed;
+        names
     }
 
     /// Reads one file of the directory, which may be gone.
@@ -131,7 +137,7 @@ impl Manifests {
 
     /// The same, but does not read a file whose size and times are those of the last time.
     pub fn look_if_changed(&self, name: &OsStr) -> ReadFile {
-        let known = self.files.get(&self.dir.join(name));
+        let known = self.files.get(name);
         self.look_unless(
             name,
             known.filter(|known| known.text.problems.is_empty()).and_then(|known| known.stamp),
@@ -139,39 +145,47 @@ impl Manifests {
     }
 
     fn look_unless(&self, name: &OsStr, known: Option<Stamp>) -> ReadFile {
-        let path = self.dir.join(name);
-        let content = if is_manifest(name) { read(&path, known) } else { Ok(Content::None) };
-        ReadFile { path, content }
+        let content = if is_manifest(name) { read(&self.dir.join(name), known) } else { Ok(Content::None) };
+        ReadFile { name: name.to_owned(), content }
     }
 
     /// Takes over what was read.
-    pub fn take(&mut self, ReadFile { path, content }: ReadFile) {
-        let before = match content {
-            Ok(Content::AsBefore) => return,
-            _ => self.files.remove(&path).unwrap_or_default().text,
-        };
+    pub fn take(&mut self, ReadFile { name, content }: ReadFile) {
+        if matches!(content, Ok(Content::AsBefore)) {
+            return;
+        }
+        let known = self.files.remove(&name);
+        self.is_changed |= known.is_some() || !matches!(content, Ok(Content::None));
+        let before = known.unwrap_or_default().text;
         let (text, stamp) = match content {
             Ok(Content::None | Content::AsBefore) => return,
             Ok(Content::Text(text, stamp)) if before.is(&text) => (before, stamp),
             Ok(Content::Text(text, stamp)) => {
+                let path = self.dir.join(&name);
                 (parse(&path, text, &self.node, self.is_named_by_node, before), stamp)
             }
             Err(error) => (before.unreadable(error.to_string()), None),
         };
-        self.files.insert(path, KnownFile { text, stamp });
+        self.files.insert(name, KnownFile { text, stamp });
+    }
+
+    /// As [`Manifests::desired`]; `None` if nothing was read since then that may change it.
+    pub fn changed(&mut self) -> Option<Desired> {
+        self.is_changed.then(|| self.desired())
     }
 
     /// What the files want together. On a uid or name conflict the pod that already runs wins, else the first
     /// file.
     pub fn desired(&mut self) -> Desired {
+        self.is_changed = false;
         let mut desired = Desired::default();
         if let Some(problem) = &self.not_listed {
             desired.problems.push(SourceProblem { origin: None, message: problem.clone() });
             desired.unread = Unread::of_source(Origin::MANIFESTS);
         }
         let mut candidates = Vec::new();
-        for (path, KnownFile { text: file, .. }) in &self.files {
-            let origin = Origin::Manifest(path.to_string_lossy().into());
+        for (name, KnownFile { text: file, .. }) in &self.files {
+            let origin = Origin::Manifest(self.dir.join(name).to_string_lossy().into());
             let problem =
                 |message: &String| SourceProblem { origin: Some(origin.clone()), message: message.clone() };
             desired.problems.extend(file.problems.iter().map(problem));

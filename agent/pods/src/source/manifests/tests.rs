@@ -59,6 +59,36 @@ fn files_have_several_documents_and_formats() {
 }
 
 #[test]
+fn what_the_files_want_is_put_together_again_only_after_a_change() {
+    let mut f = Fixture::new();
+    let looked = |f: &mut Fixture| {
+        for name in f.manifests.list() {
+            let look = f.manifests.look_if_changed(&name);
+            f.manifests.take(look);
+        }
+        f.manifests.changed().map(|desired| names(&desired))
+    };
+    assert_eq!(looked(&mut f), Some(vec![]));
+    assert_eq!(looked(&mut f), None);
+    f.write("a.yaml", manifest("a"));
+    fs::create_dir(f.dir.path().join("directory")).unwrap();
+    assert_eq!(looked(&mut f), Some(vec!["a".to_owned()]));
+    // One that was written a moment ago is read again, since its times may not show the next write.
+    let is_quiet = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        looked(&mut f).is_none()
+    });
+    assert!(is_quiet, "each look finds a change");
+    f.write("a.yaml", manifest("b"));
+    assert_eq!(looked(&mut f), Some(vec!["b".to_owned()]));
+    fs::remove_file(f.dir.path().join("a.yaml")).unwrap();
+    assert_eq!(looked(&mut f), Some(vec![]));
+    fs::remove_dir_all(f.dir.path()).unwrap();
+    assert_eq!(looked(&mut f), Some(vec![]));
+    assert_eq!(looked(&mut f), None);
+}
+
+#[test]
 fn a_removed_file_takes_its_pods_and_a_removed_directory_does_not() {
     let mut f = Fixture::new();
     f.write("a.yaml", manifest("a"));

@@ -155,7 +155,7 @@ impl Watcher {
 
     /// Sends what the files want, if it is not what was sent last.
     fn send(&mut self) {
-        let desired = self.manifests.desired();
+        let Some(desired) = self.manifests.changed() else { return };
         if desired != self.last {
             report("manifests", Some(&self.last), &desired);
             self.last = desired.clone();
