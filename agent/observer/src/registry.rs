@@ -1,7 +1,7 @@
 //! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel
 //! programs' records and by walks of the tree. It does not read files, eBPF maps or the clock itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -73,6 +73,9 @@ pub struct Happened {
 pub struct Registry {
     members: [HashMap<u64, Arc<str>>; SPACES],
     groups: BTreeMap<Arc<str>, Group>,
+    /// Paths of the cgroups that were removed from at least one hierarchy, and of some that were made again
+    /// since: what has to be done about removals is done without a look at all others.
+    leaving: BTreeSet<Arc<str>>,
     retired: Vec<Retired>,
     generations: u64,
     removals: u64,
@@ -84,6 +87,11 @@ impl Registry {
     /// Every cgroup by path, parents before children.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values()
+    }
+
+    /// The cgroup of a path.
+    pub(crate) fn group(&self, path: &str) -> Option<&Group> {
+        self.groups.get(path)
     }
 
     /// How many cgroups were created and removed so far: while it stays the same, the same ones are there.
@@ -121,7 +129,12 @@ impl Registry {
     /// Whether slots of removed cgroups are still to be freed.
     pub(crate) fn has_unreleased(&self) -> bool {
         let waits = |place: &Place| place.removed.is_some() && !place.released;
-        !self.retired.is_empty() || self.groups.values().any(|group| group.places.iter().flatten().any(waits))
+        !self.retired.is_empty() || self.leaving().any(|group| group.places.iter().flatten().any(waits))
+    }
+
+    /// The cgroups that were removed from at least one hierarchy, by path; others may be among them.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Group> {
+        self.leaving.iter().filter_map(|path| self.groups.get(path))
     }
 
     /// Records that the slot of a directory was freed.
@@ -226,6 +239,7 @@ impl Registry {
         let group = self.groups.get_mut(&path)?;
         let place = group.places[space].as_mut().filter(|p| p.id == id)?;
         place.removed = Some(time);
+        self.leaving.insert(path.clone());
         if group.places.iter().flatten().any(|p| p.removed.is_none()) {
             return None;
         }
@@ -243,19 +257,15 @@ impl Registry {
     /// beyond a bound.
     pub fn expire(&mut self, before: u64) {
         let removed = |group: &Group| group.removed.map(|removed| removed.monotonic_ns);
-        let mut times: Vec<u64> = self.groups.values().filter_map(removed).collect();
+        let mut times: Vec<u64> = self.leaving().filter_map(removed).collect();
         let mut before = before;
         if times.len() > MAX_REMOVED {
             let surplus = times.len() - MAX_REMOVED;
             let (_, newest_dropped, _) = times.select_nth_unstable(surplus);
             before = before.max(*newest_dropped);
         }
-        let gone: Vec<Arc<str>> = self
-            .groups
-            .values()
-            .filter(|g| removed(g).is_some_and(|ns| ns < before))
-            .map(|g| g.path.clone())
-            .collect();
+        let is_gone = |group: &&Group| removed(group).is_some_and(|ns| ns < before);
+        let gone: Vec<Arc<str>> = self.leaving().filter(is_gone).map(|group| group.path.clone()).collect();
         for path in gone {
             if let Some(group) = self.groups.remove(&path) {
                 for (space, place) in group.places.into_iter().enumerate() {
@@ -263,6 +273,9 @@ impl Registry {
                 }
             }
         }
+        let Self { leaving, groups, .. } = self;
+        let is_leaving = |group: &Group| group.places.iter().flatten().any(|place| place.removed.is_some());
+        leaving.retain(|path| groups.get(path).is_some_and(is_leaving));
     }
 
     /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that

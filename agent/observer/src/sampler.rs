@@ -2,7 +2,7 @@
 //! of removed cgroups.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::counters::{self, Source, TopicsOn};
 use super::files::{Files, Work};
-use super::idle;
+use super::idle::WithParents;
 use super::neighbours;
 use super::registry::{Group, Place, Registry};
 use nodewarden_machine::cgroup::{Asked, GroupReader, identify};
@@ -204,15 +204,16 @@ impl Sampler {
         }
         let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
         let ran = both.iter().filter(|(group, own)| own.ran || removed_since(group, since));
-        let ran: HashSet<&str> = idle::with_parents(ran.map(|(group, _)| &*group.path));
+        let mut ran = WithParents::of(ran.map(|(group, _)| &*group.path));
         let work = both.into_iter().filter_map(|(group, own)| {
             let Remembered { usage, reader, .. } = own;
+            let ran = ran.has_next(&group.path);
             if group.removed.is_some() {
                 *reader = None;
                 return None;
             }
             // A reading that no client waits for looks at the CPU time itself.
-            let idle = asked == Asked::Now && !ran.contains(&*group.path);
+            let idle = asked == Asked::Now && !ran;
             Some(Work { group, idle, usage, reader })
         });
         files.read(work.collect(), asked);
@@ -243,16 +244,23 @@ impl Sampler {
         let running: Vec<u32> = kernel.cells.running().into_iter().map(|(slot, _)| slot).collect();
         // The record of a removal comes a moment after it.
         let since = last_ns.saturating_sub(GRACE.as_nanos() as u64);
+        // Both are in the order of paths.
+        let mut remembered = self.remembered.iter().peekable();
         let ran = |group: &&Group| {
+            let path = &group.path;
+            while remembered.next_if(|(own, _)| !Arc::ptr_eq(own, path) && *own < path).is_some() {}
+            let known = remembered.next_if(|(own, _)| Arc::ptr_eq(own, path) || *own == path);
             if removed_since(group, since) {
                 return true;
             }
-            let known = self.remembered.get(&group.path).filter(|own| own.generation == group.generation);
-            let Some(known) = known else { return true };
+            let Some((_, known)) = known.filter(|(_, own)| own.generation == group.generation) else {
+                return true;
+            };
             group.removed.is_none() && source.ran(group, &known.counters, &running).unwrap_or(true)
         };
-        let paths = idle::with_parents(registry.groups().filter(ran).map(|group| &*group.path));
-        registry.groups().filter(|group| paths.contains(&*group.path)).cloned().collect()
+        let paths = WithParents::of(registry.groups().filter(ran).map(|group| &*group.path));
+        // They are few as a rule: a look-up of each takes less time than a look at all again.
+        paths.filter_map(|path| registry.group(path)).cloned().collect()
     }
 
     /// Updates the readings of `groups`, and leaves the others as they are.
@@ -293,7 +301,7 @@ impl Sampler {
         let (ripe, retired) = {
             let mut registry = registry.lock();
             let ripe: Vec<Group> =
-                registry.groups().filter(|g| g.places.iter().flatten().any(is_ripe)).cloned().collect();
+                registry.leaving().filter(|g| g.places.iter().flatten().any(is_ripe)).cloned().collect();
             (ripe, registry.take_retired(before))
         };
         if !ripe.is_empty() {
