@@ -113,6 +113,8 @@ pub struct Reconciler {
     begun: bool,
     /// As of the last reconcile.
     wanted: Arc<Wanted>,
+    /// Neither the pods nor the overrides have changed since then.
+    is_current: bool,
     /// The wanted limits before the current reconcile; empty between reconciles.
     earlier: Arc<Wanted>,
     /// To be compared in the next reconcile, changed or not.
@@ -173,6 +175,7 @@ impl Reconciler {
             applied_updates: 0,
             begun: false,
             wanted: Arc::default(),
+            is_current: false,
             earlier: Arc::default(),
             again: BTreeSet::new(),
             written: ByPath::new(),
@@ -221,22 +224,26 @@ impl Reconciler {
     /// Sets the desired cgroups at the start.
     pub fn begin(&mut self, keep: DesiredCgroups) {
         self.keep = Some(keep);
+        self.is_current = false;
     }
 
     /// Applies an update of the desired cgroups.
     pub fn keep(&mut self, keep: DesiredCgroups) {
         self.keep = Some(keep);
+        self.is_current = false;
         self.applied_updates += 1;
     }
 
     /// Sets the throttle overrides.
     pub fn throttle(&mut self, overrides: ThrottleOverrides) {
         self.overrides = overrides;
+        self.is_current = false;
     }
 
     /// Removes the throttle overrides, if there are any, and reconciles.
     pub fn release(&mut self, destroyer: &mut Destroyer) {
         if std::mem::take(&mut self.overrides) != ThrottleOverrides::default() {
+            self.is_current = false;
             self.reconcile(Reconcile::Partial, destroyer);
         }
     }
@@ -306,6 +313,7 @@ impl Reconciler {
             return self.publish_status(destroyer);
         };
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        self.is_current = true;
         self.earlier = before.clone();
         let again = std::mem::take(&mut self.again);
         let touched = self.touched(whole, wanted.capacity != before.capacity);
@@ -350,7 +358,10 @@ impl Reconciler {
         }
         self.report_enforcement(&wanted);
         self.earlier = Arc::default();
-        self.versions = wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
+        if !Arc::ptr_eq(&wanted, &before) {
+            self.versions =
+                wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
+        }
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
         if let Some(touched) = &touched {
             self.check_containers(&wanted, touched);

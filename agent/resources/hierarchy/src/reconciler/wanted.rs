@@ -22,11 +22,17 @@ pub struct Wanted {
     pub limits: ByPath,
     /// Pods by path.
     pub pods: BTreeMap<String, DesiredCgroup>,
+    /// Whether it stays the same as long as the pods, the overrides and the capacity do, and nothing has to be
+    /// reported again.
+    pub lasts: bool,
 }
 
 impl Wanted {
     /// The limits that differ from `before`, and those of the paths in `again`.
     pub fn changed(&self, before: &Self, again: &BTreeSet<String>) -> ByPath {
+        if std::ptr::eq(self, before) && again.is_empty() {
+            return ByPath::new();
+        }
         let other = |path: &str| again.contains(path) || self.limits.get(path) != before.limits.get(path);
         self.limits.iter().filter(|(path, _)| other(path)).map(|(p, l)| (p.clone(), l.clone())).collect()
     }
@@ -36,13 +42,19 @@ impl Reconciler {
     /// `None` if the limits cannot be computed, which is recorded as a problem.
     pub(super) fn wanted(&mut self) -> Option<Arc<Wanted>> {
         let capacity = self.setup.capacity.borrow().clone();
+        if self.is_current && self.wanted.lasts && self.wanted.capacity == capacity {
+            return Some(self.wanted.clone());
+        }
         let Self { setup, keep, problems, .. } = self;
-        let mut pods = BTreeMap::new();
+        let (mut pods, mut lasts) = (BTreeMap::new(), true);
         // Without cgroupsPerQOS pods have no cgroup of their own.
         for desired in keep.iter().flat_map(|k| &k.pods).filter(|_| setup.settings.cgroups_per_qos) {
             match setup.levels.pod(desired.pod.qos, &desired.pod.uid) {
                 Ok(name) => drop(pods.insert(setup.manager.path(&name), desired.clone())),
-                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", desired.origin)),
+                Err(error) => {
+                    lasts = false;
+                    problems.add("manifests", format!("{}: metadata.uid: {error}", desired.origin));
+                }
             }
         }
         let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
@@ -55,8 +67,11 @@ impl Reconciler {
         };
         let usage = |name: &CgroupName| setup.manager.usage(&setup.manager.path(name)).ok()?.memory_bytes;
         if setup.settings.qos_reserved_memory_percent.is_some() {
+            lasts = false;
             tree.yield_to(usage);
         }
+        // Whether they exist is looked at each time.
+        lasts &= tree.reserved.is_empty();
         let groups = tree.groups.into_iter();
         let mut exact: ByPath =
             groups.map(|(name, group)| (setup.manager.path(&name), group.limits)).collect();
@@ -72,7 +87,7 @@ impl Reconciler {
         self.apply(&mut exact, &pods);
         let Self { setup, .. } = self;
         let limits = exact.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
-        Some(Arc::new(Wanted { capacity, exact, limits, pods }))
+        Some(Arc::new(Wanted { capacity, exact, limits, pods, lasts }))
     }
 
     /// Applies the throttle overrides to the levels.
