@@ -135,15 +135,17 @@ async fn keep(shared: Arc<Shared>) {
             }
         }
         shared.cache.lock().tidy(Instant::now());
-        tokio::time::sleep(pause(failures, started.elapsed())).await;
+        if failures > 0 {
+            tokio::time::sleep(back_off(failures)).await;
+            wanted = false;
+            continue;
+        }
         let regular = tokio::time::timeout_at(every(REGULAR).into(), shared.wanted.notified());
-        wanted = failures == 0 && regular.await.is_ok();
+        wanted = regular.await.is_ok();
+        if wanted {
+            tokio::time::sleep(LEAST.saturating_sub(started.elapsed())).await;
+        }
     }
-}
-
-/// Minimum time until the next refresh.
-fn pause(failures: u32, took: Duration) -> Duration {
-    if failures > 0 { back_off(failures) } else { LEAST.saturating_sub(took) }
 }
 
 /// The runtime's version and, if that is asked for, what it has.
@@ -176,16 +178,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_pause_depends_on_failures_and_duration() {
-        for (failures, took, expected) in
-            [(0, 0, 1000), (0, 300, 700), (0, 5000, 0), (1, 0, 1000), (3, 900, 4000)]
-        {
-            let (took, expected) = (Duration::from_millis(took), Duration::from_millis(expected));
-            assert_eq!(pause(failures, took), expected);
-        }
-    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn an_absent_runtime_is_a_state_not_an_error() {

@@ -32,7 +32,7 @@ use nodewarden_tasks::pause::pause;
 const ADOPTION: Duration = Duration::from_secs(10);
 
 /// How often the server threads show that they run, and how long they may take for that.
-const BEAT: Duration = Duration::from_secs(20);
+const BEAT: Duration = Duration::from_secs(33);
 const BEAT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the agent is reached. Nothing answers there before [`Servers::start`].

@@ -18,6 +18,8 @@ const TRIM: Duration = Duration::from_secs(10);
 const TRIM_QUIET: Duration = Duration::from_secs(60);
 /// How often sampled program statistics are measured, for one [`TICK`] each.
 const MEASURE: Duration = Duration::from_secs(60);
+/// How long that waits for a pass that has something else to do.
+const MEASURE_LATE: Duration = QUIET;
 /// When they are measured first, after the start.
 const MEASURE_FIRST: Duration = Duration::from_secs(5);
 
@@ -74,7 +76,8 @@ impl Schedule {
         let sampled = self.program_stats == ProgramStats::Sampled;
         let mut at = (self.passed + self.quiet).min(self.sampled + self.sample);
         if sampled && !self.measuring {
-            at = at.min(self.measure);
+            // A pass before that takes it along, so that it needs no wake-up of its own.
+            at = at.min(self.measure + MEASURE_LATE);
         }
         if soon || (sampled && self.measuring) {
             at = at.min(self.passed + TICK);
