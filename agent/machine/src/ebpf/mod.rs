@@ -40,6 +40,6 @@ pub use load::{
     Kernel, LoadOptions, Loaded, Requested, allow_locked_memory, attached_at_start, names_oom_victims,
 };
 pub use neighbours::{Neighbours, PairWait};
-pub use ring::{RingReader, raise_priority};
+pub use ring::{RingReader, raise_priority, run_in_real_time};
 pub use slots::SlotPool;
 pub use spaces::Spaces;

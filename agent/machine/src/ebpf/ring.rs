@@ -137,6 +137,23 @@ pub fn raise_priority() -> io::Result<()> {
     }
 }
 
+/// Has the calling thread run before every thread that is not real-time (SCHED_FIFO, priority 1), for one that
+/// sleeps nearly always and must not wait for a CPU, not even for threads that it wakes itself. Threads that it
+/// starts have an ordinary priority.
+///
+/// # Errors
+/// Without CAP_SYS_NICE, or where the cgroup has no real-time bandwidth (CONFIG_RT_GROUP_SCHED).
+pub fn run_in_real_time() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: plain system call on the calling thread (0) with a structure that outlives it.
+    match unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const lowest)
+    } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Sleeps until there is a record (true) or the reader is to stop (false).
 fn wait(ring: BorrowedFd<'_>, stop: &EventFd) -> Result<bool, KernelError> {
     let mut fds = [PollFd::new(ring, PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];

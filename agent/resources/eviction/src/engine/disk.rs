@@ -142,6 +142,7 @@ impl DiskWatch {
         let own = &self.shared.disk;
         let settings = EvictionSettings { thresholds: for_layout(&own.thresholds, layout), ..own.clone() };
         let assessment = self.shared.assess(Group::Disk, &settings, &observations);
+        self.shared.report(Group::Disk, &assessment);
         Ok(Reading { assessment, layout, systems })
     }
 

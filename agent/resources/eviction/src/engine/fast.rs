@@ -25,6 +25,7 @@ use crate::{Candidate, NodeCondition, Observations, kill, message, metrics};
 use crate::{Eviction, EvictionReason};
 use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::ebpf::{raise_priority, run_in_real_time};
 use nodewarden_manifest::Pod;
 use nodewarden_pods::volume;
 use nodewarden_tasks::parts::{self, Part};
@@ -125,7 +126,9 @@ pub fn start(
     let mut watch = FastWatch { shared, node, pace, sources, clock, armed, leaving, prepared };
     let part = parts::register("eviction", LIMIT);
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
-        if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
+        // A kill must not wait for the threads that its decision wakes.
+        let in_real_time = watch.shared.acts() && run_in_real_time().is_ok();
+        if !in_real_time && let Err(error) = raise_priority() {
             warn!(%error, "cannot raise the priority of eviction: it may come late under full load");
         }
         watch.run(&woken, &ends, &part);
@@ -170,8 +173,15 @@ impl FastWatch {
     fn check(&mut self, by: &str, woken: Instant) -> Duration {
         let observations = self.node.read();
         let read = Instant::now();
-        let assessment = self.shared.assess(Group::Fast, &self.shared.fast, &observations);
-        self.shared.report_crossings(&assessment.due);
+        let shared = self.shared.clone();
+        let assessment = shared.assess(Group::Fast, &shared.fast, &observations);
+        let mut is_reported = false;
+        let mut report = || {
+            if !std::mem::replace(&mut is_reported, true) {
+                shared.report(Group::Fast, &assessment);
+                shared.report_crossings(&assessment.due);
+            }
+        };
         self.forget_terminated();
         for due in &assessment.due {
             if self.waits_for(due) {
@@ -184,10 +194,11 @@ impl FastWatch {
                 woken,
                 format!("{} signals in {:?}", observations.len(), read - woken),
             );
-            if self.evict_for(due, woken, log) {
+            if self.evict_for(due, woken, log, &mut report) {
                 break;
             }
         }
+        report();
         let next = self.pace.next_reading(self.clock.elapsed(), &observations, &self.shared.fast.thresholds);
         self.prepare(next);
         self.arm(&observations, next);
@@ -250,8 +261,14 @@ impl FastWatch {
         self.leaving.values().any(|leaving| leaving.condition == condition && (leaving.hard || !hard))
     }
 
-    /// Evicts a pod. Returns false if none may be evicted.
-    fn evict_for(&mut self, due: &Due, woken: Instant, mut log: DecisionLog) -> bool {
+    /// Evicts a pod. Returns false if none may be evicted. Calls `report` right after a kill.
+    fn evict_for(
+        &mut self,
+        due: &Due,
+        woken: Instant,
+        mut log: DecisionLog,
+        report: &mut dyn FnMut(),
+    ) -> bool {
         let shared = self.shared.clone();
         let signal = due.threshold.signal;
         let began = Instant::now();
@@ -312,6 +329,7 @@ impl FastWatch {
         shared.clear_news(signal.name());
         if hard {
             let killed = self.kill(&candidate, began, woken, &mut log);
+            report();
             log.record_candidates(candidates.table(chosen));
             let number = shared.record(log.snapshot(&outcome));
             if killed {

@@ -161,11 +161,15 @@ impl Shared {
         own.align(&clocks);
         let assessment = assess(settings, observations, own, now);
         own.clone_from(&assessment.state);
-        self.save(part, &saved, &assessment);
-        drop(saved);
-        self.seen.lock().insert(part, assessment.seen.clone());
-        self.publish(part, &assessment, now);
         assessment
+    }
+
+    /// Saves what was assessed, and publishes the conditions. Wakes other threads, for which a kill should not
+    /// wait.
+    pub fn report(&self, part: Group, assessment: &Assessment) {
+        self.save(part, &self.saved.lock(), assessment);
+        self.seen.lock().insert(part, assessment.seen.clone());
+        self.publish(part, assessment, Timestamp::now());
     }
 
     /// Saves changed state at once, unchanged state every [`SAVE_AFTER`].
