@@ -1,5 +1,5 @@
-//! The scheduler's clock: the run queue's own (`rq->clock`), which the scheduler has just read when it comes to
-//! `sched_switch`. Reading a clock there again was a quarter of a program's time.
+//! The scheduler's clock: the run queue's own (`rq->clock`), which the scheduler has just read when it comes
+//! to `sched_switch`. Reading a clock there again was a quarter of a program's time.
 
 use crate::{
     globals::{get, globals},
@@ -23,8 +23,8 @@ pub fn has_run_queue_clock() -> bool {
     get(&OFF_TASK_CFS_RQ) != NONE && get(&OFF_CFS_RQ_RQ) != NONE && get(&OFF_RQ_CLOCK) != NONE
 }
 
-/// The time of the switch to `next`, in ns. It is the clock of `sched_info` (`last_arrival`, `last_queued`), and
-/// not CLOCK_MONOTONIC.
+/// The time of the switch to `next`, in ns. It is the clock of `sched_info` (`last_arrival`, `last_queued`),
+/// and not CLOCK_MONOTONIC.
 ///
 /// # Safety
 /// `next` must be a BTF-typed task_struct, and [`has_run_queue_clock`] true.

@@ -97,7 +97,8 @@ fn switch(preempted: u64, prev: Ptr, next: Ptr, prev_state: u32) -> i32 {
         } else {
             (*state).run_delay_ns = field(next, &OFF_TASK_RUN_DELAY);
             let set = css_set(next);
-            // Tasks with one css_set are in one cgroup. Without a slot it is looked up each time: it may get one.
+            // Tasks with one css_set are in one cgroup. Without a slot it is looked up each time: it may get
+            // one.
             if set as u64 != (*state).css_set || (*state).slot == UNTRACKED {
                 (*state).css_set = set as u64;
                 (*state).slot = slot_of(get(&SPACE_CPU), cpu_cgroup_id_of(set));
@@ -107,8 +108,8 @@ fn switch(preempted: u64, prev: Ptr, next: Ptr, prev_state: u32) -> i32 {
     0
 }
 
-/// The time of the switch to `next` in ns, by the clock of this CPU's run queue, or CLOCK_MONOTONIC where that
-/// cannot be read. Now and then notes the difference between the two.
+/// The time of the switch to `next` in ns, by the clock of this CPU's run queue, or by CLOCK_MONOTONIC where
+/// that cannot be read. Now and then notes the difference between the two.
 ///
 /// # Safety
 /// `next` must be a BTF-typed task_struct.

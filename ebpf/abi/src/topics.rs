@@ -59,8 +59,8 @@ pub struct CpuCell {
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct CpuState {
-    /// Begin of its turn, in ns, by the scheduler's clock where the program can read it, else CLOCK_MONOTONIC;
-    /// 0 before the first switch.
+    /// Begin of its turn, in ns, by the scheduler's clock where the program can read it, else by
+    /// CLOCK_MONOTONIC; 0 before the first switch.
     pub since_ns: u64,
     /// The running task's `sched_info.run_delay` before its present turn.
     pub run_delay_ns: u64,

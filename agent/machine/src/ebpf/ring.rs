@@ -137,9 +137,9 @@ pub fn raise_priority() -> io::Result<()> {
     }
 }
 
-/// Has the calling thread run before every thread that is not real-time (SCHED_FIFO, priority 1), for one that
-/// sleeps nearly always and must not wait for a CPU, not even for threads that it wakes itself. Threads that it
-/// starts have an ordinary priority.
+/// Has the calling thread run before every thread that is not real-time (SCHED_FIFO, priority 1), for one
+/// that sleeps nearly always and must not wait for a CPU, not even for threads that it wakes itself. Threads
+/// that it starts have an ordinary priority.
 ///
 /// # Errors
 /// Without CAP_SYS_NICE, or where the cgroup has no real-time bandwidth (CONFIG_RT_GROUP_SCHED).

@@ -1,5 +1,5 @@
-//! The pods that eviction would choose from, kept ready while a threshold is near: listing a thousand pods and
-//! opening a file of each takes tens of milliseconds, reading a file that is open a microsecond.
+//! The pods that eviction would choose from, kept ready while a threshold is near: listing a thousand pods
+//! and opening a file of each takes tens of milliseconds, reading a file that is open a microsecond.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

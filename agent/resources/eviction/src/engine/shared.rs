@@ -164,8 +164,8 @@ impl Shared {
         assessment
     }
 
-    /// Saves what was assessed, and publishes the conditions. Wakes other threads, for which a kill should not
-    /// wait.
+    /// Saves what was assessed, and publishes the conditions. Wakes other threads, for which a kill should
+    /// not wait.
     pub fn report(&self, part: Group, assessment: &Assessment) {
         self.save(part, &self.saved.lock(), assessment);
         self.seen.lock().insert(part, assessment.seen.clone());

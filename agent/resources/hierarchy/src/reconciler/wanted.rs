@@ -22,8 +22,8 @@ pub struct Wanted {
     pub limits: ByPath,
     /// Pods by path.
     pub pods: BTreeMap<String, DesiredCgroup>,
-    /// Whether it stays the same as long as the pods, the overrides and the capacity do, and nothing has to be
-    /// reported again.
+    /// Whether it stays the same as long as the pods, the overrides and the capacity do, and nothing has to
+    /// be reported again.
     pub lasts: bool,
 }
 
