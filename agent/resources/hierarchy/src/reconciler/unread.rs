@@ -78,6 +78,28 @@ fn what_was_not_written_to_is_read_by_every_fifteenth_full_reconcile() {
 }
 
 #[test]
+fn wanted_limits_are_computed_again_only_after_a_change() {
+    let Some(f) = Fixture::make("lasting") else { return };
+    let (a, b) = (pod("a", "100m"), pod("b", "200m"));
+    let mut reconciler = f.reconciler();
+    let mut destroyer = Destroyer::start(&f.manager, |_| {}).unwrap();
+    reconciler.begin(keep([&a]));
+    let mut is_same = |change: &dyn Fn(&mut Reconciler)| {
+        let before = reconciler.wanted.clone();
+        change(&mut reconciler);
+        reconciler.reconcile(Reconcile::Full, &mut destroyer);
+        Arc::ptr_eq(&before, &reconciler.wanted)
+    };
+    assert!(!is_same(&|_| {}), "the first");
+    for _ in 0..2 {
+        assert!(is_same(&|_| {}));
+        assert!(!is_same(&|own| own.keep(keep([&a, &b]))));
+        assert!(is_same(&|_| {}));
+        assert!(!is_same(&|own| own.throttle(ThrottleOverrides::default())));
+    }
+}
+
+#[test]
 fn a_removed_pod_cgroup_is_made_again_without_a_write_to_it() {
     let Some(f) = Fixture::make("removed") else { return };
     let Some((mut reconciler, mut destroyer, [path, _])) = compared(&f) else { return };
