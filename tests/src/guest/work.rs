@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, wait};
@@ -27,6 +28,7 @@ const CONSOLE: &str = "/dev/ttyS0";
 /// When a program can't be run.
 pub fn run(job: &Job, programs: &Path) -> Result<i32, GuestError> {
     report(&Mark::Started(release()));
+    let begun = Instant::now();
     fault::apply(job.fault)?;
     let status = match job.task {
         Task::Noop => 0,
@@ -37,6 +39,7 @@ pub fn run(job: &Job, programs: &Path) -> Result<i32, GuestError> {
         Task::Node => match node::run(programs)? {},
     };
     kernel_log::report_faults().map_err(GuestError::read("/dev/kmsg"))?;
+    report(&Mark::Lasted(begun.elapsed().as_millis() as u64));
     Ok(status)
 }
 

@@ -27,6 +27,7 @@ mod site;
 mod soak;
 mod suite;
 mod table;
+mod tsc;
 mod verdict;
 
 use std::path::PathBuf;

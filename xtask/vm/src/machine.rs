@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 
 use super::assets::Qemu;
+use super::tsc;
 use nodewarden_guest_job::{NODE_DISK, ROOT_DISK, SCRATCH_DISK};
 
 /// What a guest sees of memory, in MiB, unless said otherwise. The tests' cgroups are far smaller, and
@@ -21,7 +22,7 @@ pub const MEMORY_MIB: u32 = 1024;
 /// that what the kernel says at each OOM kill does not push out what must be seen in the end.
 /// `no_timer_check`: a machine that gets hardly any time from a busy host would find that its timer does not
 /// work, and panic. `tsc=reliable`: such a machine would also find that its clock is wrong, and count with
-/// two clocks from then on. What protects a machine against attackers, and its watchdog, are off: no test is
+/// two clocks from then on. (`tsc_early_khz` is added: see `tsc`.) What protects a machine against attackers, and its watchdog, are off: no test is
 /// about them, and without them a guest needs a tenth less of the CPUs (6.12, 29 tests: 104 and 94 s).
 const KERNEL_LINE: &str = "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 audit=0 nowatchdog \
                            randomize_kstack_offset=off hardened_usercopy=off log_buf_len=4M no_timer_check \
@@ -167,8 +168,16 @@ impl Plan<'_> {
         }
         add("-kernel", self.kernel.to_string_lossy().into_owned());
         add("-initrd", self.initramfs.to_string_lossy().into_owned());
-        add("-append", KERNEL_LINE.into());
+        add("-append", self.kernel_line());
         arguments
+    }
+
+    /// The kernel's command line.
+    fn kernel_line(&self) -> String {
+        match tsc::frequency_khz().filter(|_| self.emulation != Emulation::VirtualTime) {
+            Some(khz) => format!("{KERNEL_LINE} tsc_early_khz={khz}"),
+            None => KERNEL_LINE.to_owned(),
+        }
     }
 
     /// The command that starts it.
@@ -302,8 +311,11 @@ mod tests {
         let line = |emulation| emulated(Console::File(Path::new("/c")), None, emulation);
         let counted = line(Emulation::VirtualTime);
         assert!(counted.contains("-accel tcg,thread=single -icount shift=0,sleep=on -cpu"), "{counted}");
+        assert!(!counted.contains("tsc_early_khz="), "{counted}");
         for emulation in [Emulation::OneThread, Emulation::ThreadPerCpu] {
-            assert!(!line(emulation).contains("-icount"), "{emulation:?}");
+            let line = line(emulation);
+            assert!(!line.contains("-icount"), "{emulation:?}");
+            assert!(!cfg!(target_arch = "x86_64") || line.contains(" tsc_early_khz="), "{line}");
         }
     }
 

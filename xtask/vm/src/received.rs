@@ -33,6 +33,23 @@ pub enum State {
     Off,
 }
 
+/// How long a job took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lasted {
+    /// By the guest's clock.
+    pub guest: Duration,
+    /// By this machine's.
+    pub here: Duration,
+}
+
+impl Lasted {
+    /// Whether the two clocks differ by more than the way of the lines explains.
+    pub fn is_wrong(&self) -> bool {
+        let (less, more) = (self.guest.min(self.here), self.guest.max(self.here));
+        more > less * 5 / 4 + Duration::from_secs(2)
+    }
+}
+
 /// Collected line by line.
 #[derive(Debug, Default)]
 pub struct Received {
@@ -48,6 +65,10 @@ pub struct Received {
     pub kernel: Vec<String>,
     /// Why the job could not be done.
     pub error: Option<String>,
+    /// When the job began, since the machine's start.
+    begun: Duration,
+    /// How long the job took, once it is done.
+    pub lasted: Option<Lasted>,
     /// The tests' exit status, once all is done.
     pub end: Option<i32>,
     /// What the tests printed.
@@ -70,6 +91,7 @@ impl Received {
             Mark::Started(release) => {
                 let shown = format!("booted {release} in {:.1} s", since.as_secs_f64());
                 self.release = Some(release);
+                self.begun = since;
                 Some(shown)
             }
             Mark::Feature(json) => match serde_json::from_str::<Feature>(&json) {
@@ -94,6 +116,11 @@ impl Received {
                 let shown = format!("error: {text}");
                 self.error.get_or_insert(text);
                 Some(shown)
+            }
+            Mark::Lasted(millis) => {
+                let here = since.saturating_sub(self.begun);
+                self.lasted = Some(Lasted { guest: Duration::from_millis(millis), here });
+                None
             }
             Mark::End(status) => {
                 self.end = Some(status);
@@ -152,6 +179,18 @@ mod tests {
         assert_eq!(received.kernel, ["WARNING: at x"]);
         assert!(received.output.iter().any(|line| line.contains("b failed because")));
         assert!(received.error.is_none());
+    }
+
+    #[test]
+    fn clocks_are_compared() {
+        for (guest, seconds, wrong) in
+            [(90_000, 10, true), (1_000, 10, true), (11_000, 10, false), (9_000, 10, false)]
+        {
+            let mut received = Received::default();
+            received.line("nodewarden-guest: started 6.1.0", Duration::from_secs(3));
+            received.line(&format!("nodewarden-guest: lasted {guest}"), Duration::from_secs(3 + seconds));
+            assert_eq!(received.lasted.map(|lasted| lasted.is_wrong()), Some(wrong), "{guest} {seconds}");
+        }
     }
 
     #[test]

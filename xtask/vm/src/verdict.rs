@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::oops;
-use super::received::Received;
+use super::received::{Lasted, Received};
 
 /// How a kernel's last words begin.
 pub const PANIC: &str = "Kernel panic";
@@ -71,6 +71,8 @@ pub enum Reason {
     Error(String),
     /// It ended without saying that it was done.
     NoEnd,
+    /// Tests failed, and the guest's clock was wrong, so that they say nothing.
+    Clock(Lasted),
     /// So many tests failed.
     Tests(usize),
     /// No test failed by its line, but the tests' exit status says so.
@@ -95,6 +97,12 @@ impl fmt::Display for Reason {
             Self::Qemu(text) => write!(f, "QEMU failed: {text}"),
             Self::Error(text) => write!(f, "the guest could not do its job: {text}"),
             Self::NoEnd => f.write_str("it ended without saying that it was done"),
+            Self::Clock(Lasted { guest, here }) => write!(
+                f,
+                "tests failed while the guest's clock went wrong: {:.1} s passed there, and {:.1} s here",
+                guest.as_secs_f64(),
+                here.as_secs_f64()
+            ),
             Self::Tests(1) => f.write_str("1 test failed"),
             Self::Tests(count) => write!(f, "{count} tests failed"),
             Self::Status(status) => write!(f, "the tests ended with status {status}, though none failed"),
@@ -129,7 +137,10 @@ pub fn judge(evidence: &Evidence, counts: bool) -> Verdict {
         match received.end {
             None => Reason::NoEnd,
             Some(_) if received.counted().counts.failed > 0 => {
-                Reason::Tests(received.counted().counts.failed)
+                match received.lasted.filter(Lasted::is_wrong) {
+                    Some(lasted) => Reason::Clock(lasted),
+                    None => Reason::Tests(received.counted().counts.failed),
+                }
             }
             Some(status) if status != 0 => Reason::Status(status),
             Some(_) if counts && received.tally.endings == 0 => Reason::NoCount,
@@ -228,6 +239,13 @@ mod tests {
             ),
             ("", &[STARTED], Exit::Clean, None, "it ended without saying that it was done"),
             ("", failed, Exit::Clean, None, "1 test failed"),
+            (
+                "",
+                &[STARTED, failed[0], "nodewarden-guest: lasted 90000", "nodewarden-guest: end 1"],
+                Exit::Clean,
+                None,
+                "tests failed while the guest's clock went wrong: 90.0 s passed there, and 0.0 s here",
+            ),
             (
                 "",
                 &["nodewarden-guest: end 3"],

@@ -108,6 +108,8 @@ pub enum Mark {
     Kernel(String),
     /// The job could not be done.
     Error(String),
+    /// How long the job took by the guest's clock, in ms.
+    Lasted(u64),
     /// The job is done, with the tests' exit status. Nothing follows.
     End(i32),
 }
@@ -122,6 +124,7 @@ impl fmt::Display for Mark {
             Self::Kernel(text) => write!(f, "kernel {text}"),
             // A mark is one line, whatever the error says.
             Self::Error(text) => write!(f, "error {}", text.replace('\n', " | ")),
+            Self::Lasted(millis) => write!(f, "lasted {millis}"),
             Self::End(status) => write!(f, "end {status}"),
         }
     }
@@ -142,6 +145,7 @@ impl FromStr for Mark {
             "node" => Ok(Self::Node(rest.to_owned())),
             "kernel" => Ok(Self::Kernel(rest.to_owned())),
             "error" => Ok(Self::Error(rest.to_owned())),
+            "lasted" => rest.parse().map(Self::Lasted).map_err(|_| NoMark),
             "end" => rest.parse().map(Self::End).map_err(|_| NoMark),
             _ => Err(NoMark),
         }
@@ -158,6 +162,7 @@ mod tests {
             Mark::Started("6.1.0-50-cloud-amd64".into()),
             Mark::Feature(r#"{"feature":"oom","state":"works","reason":""}"#.into()),
             Mark::Node(r#"{"agent":"active"}"#.into()),
+            Mark::Lasted(1200),
             Mark::Kernel("WARNING: CPU: 0 PID: 1 at kernel/x.c:1".into()),
             Mark::Error("cannot mount x".into()),
             Mark::End(0),
