@@ -27,7 +27,7 @@ use crate::{
     globals::*,
     maps::MMAPABLE,
     read::{Ptr, field},
-    slots::{copied_cpu_cgroup_id, cpu_cgroup_id_of, css_set, slot_of},
+    slots::{copied_cpu_cgroup_id, cpu_cgroup_id, slot_of},
 };
 
 /// CPU counters, indexed by CPU × capacity + slot.
@@ -93,15 +93,14 @@ fn switch(preempted: u64, prev: Ptr, next: Ptr, prev_state: u32) -> i32 {
         (*state).pid = pid;
         if pid == 0 {
             (*state).slot = NO_SLOT;
-            (*state).css_set = 0;
+            (*state).cgroup = 0;
         } else {
             (*state).run_delay_ns = field(next, &OFF_TASK_RUN_DELAY);
-            let set = css_set(next);
-            // Tasks with one css_set are in one cgroup. Without a slot it is looked up each time: it may get
-            // one.
-            if set as u64 != (*state).css_set || (*state).slot == UNTRACKED {
-                (*state).css_set = set as u64;
-                (*state).slot = slot_of(get(&SPACE_CPU), cpu_cgroup_id_of(set));
+            let cgroup = cpu_cgroup_id(next);
+            // Without a slot it is looked up each time: it may get one.
+            if cgroup != (*state).cgroup || (*state).slot == UNTRACKED {
+                (*state).cgroup = cgroup;
+                (*state).slot = slot_of(get(&SPACE_CPU), cgroup);
             }
         }
     }

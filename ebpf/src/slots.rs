@@ -82,46 +82,27 @@ pub unsafe fn cgroup_id(cgroup: Ptr) -> u64 {
     unsafe { field(field::<Ptr>(cgroup, &OFF_CGROUP_KN), &OFF_KN_ID) }
 }
 
-/// The task's cgroup in the cpu controller's hierarchy, a BTF-typed pointer.
+/// Kernel id of the task's cgroup in the cpu controller's hierarchy.
+///
+/// # Safety
+/// `task` must be a BTF-typed task_struct.
+#[inline(always)]
+pub unsafe fn cpu_cgroup_id(task: Ptr) -> u64 {
+    // SAFETY: as the caller says.
+    unsafe { cgroup_id(cpu_cgroup(task)) }
+}
+
+/// The task's cgroup in the cpu controller's v1 hierarchy, or in the unified one if the controller is there;
+/// a BTF-typed pointer.
 ///
 /// # Safety
 /// `task` must be a BTF-typed task_struct.
 #[inline(always)]
 pub unsafe fn cpu_cgroup(task: Ptr) -> Ptr {
-    // SAFETY: as the caller says.
-    unsafe { cpu_cgroup_of(css_set(task)) }
-}
-
-/// The task's `css_set`, a BTF-typed pointer: which cgroups it is in, all hierarchies together.
-///
-/// # Safety
-/// `task` must be a BTF-typed task_struct.
-#[inline(always)]
-pub unsafe fn css_set(task: Ptr) -> Ptr {
-    // SAFETY: as the caller says.
-    unsafe { field(task, &OFF_TASK_CGROUPS) }
-}
-
-/// Kernel id of a `css_set`'s cgroup in the cpu controller's hierarchy.
-///
-/// # Safety
-/// `set` must be a BTF-typed css_set.
-#[inline(always)]
-pub unsafe fn cpu_cgroup_id_of(set: Ptr) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe { cgroup_id(cpu_cgroup_of(set)) }
-}
-
-/// A `css_set`'s cgroup in the cpu controller's v1 hierarchy, or in the unified one if the controller is
-/// there.
-///
-/// # Safety
-/// `set` must be a BTF-typed css_set.
-#[inline(always)]
-unsafe fn cpu_cgroup_of(set: Ptr) -> Ptr {
     let subsys = get(&SUBSYS_CPU);
-    // SAFETY: css_set->dfl_cgrp or css_set->subsys[i]->cgroup, all typed.
+    // SAFETY: task->cgroups->dfl_cgrp or task->cgroups->subsys[i]->cgroup, all typed.
     unsafe {
+        let set: Ptr = field(task, &OFF_TASK_CGROUPS);
         if subsys == u32::MAX {
             field(set, &OFF_CSSET_DFL)
         } else {

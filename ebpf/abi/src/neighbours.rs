@@ -48,8 +48,6 @@ pub struct NeighbourCpu {
     pub since_ns: u64,
     /// Its cgroup, as in `Turn`.
     pub cgroup: u64,
-    /// The running task's css_set; 0 for the idle task.
-    pub css_set: u64,
     /// The scheduler's clock minus that of `since_ns`, measured at the last switch; 0 if it is not known.
     pub clock_offset_ns: u64,
     /// The running task; 0 is the idle task.

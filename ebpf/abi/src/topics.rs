@@ -72,8 +72,8 @@ pub struct CpuState {
     pub clock_offset_ns: u64,
     /// When that was measured, by the scheduler's clock.
     pub offset_at_ns: u64,
-    /// Address of the running task's css_set; 0 for the idle task.
-    pub css_set: u64,
+    /// Kernel id of the running task's cgroup; 0 for the idle task.
+    pub cgroup: u64,
     /// Number of switches that the kernel made without calling the tracepoint.
     pub untraced: u64,
 }

@@ -19,7 +19,7 @@ use crate::{
     clock::{has_run_queue_clock, run_queue_clock},
     globals::*,
     read::{Ptr, field},
-    slots::{copied_cpu_cgroup_id, cpu_cgroup_id_of, css_set},
+    slots::{copied_cpu_cgroup_id, cpu_cgroup_id},
 };
 
 /// What ran lately, indexed by CPU.
@@ -48,15 +48,9 @@ pub fn neighbours_sched_switch(ctx: BtfTracePointContext) -> i32 {
         (*cpu).pid = pid;
         if pid == 0 {
             (*cpu).cgroup = 0;
-            (*cpu).css_set = 0;
             return 0;
         }
-        // Tasks with one css_set are in one cgroup.
-        let set = css_set(next);
-        if set as u64 != (*cpu).css_set {
-            (*cpu).css_set = set as u64;
-            (*cpu).cgroup = cpu_cgroup_id_of(set);
-        }
+        (*cpu).cgroup = cpu_cgroup_id(next);
         // The tracepoint comes before sched_info_arrive(), which sets it to 0.
         let queued: u64 = field(next, &OFF_TASK_LAST_QUEUED);
         let offset = (*cpu).clock_offset_ns;

@@ -22,8 +22,9 @@ pub const MEMORY_MIB: u32 = 1024;
 /// that what the kernel says at each OOM kill does not push out what must be seen in the end.
 /// `no_timer_check`: a machine that gets hardly any time from a busy host would find that its timer does not
 /// work, and panic. `tsc=reliable`: such a machine would also find that its clock is wrong, and count with
-/// two clocks from then on. (`tsc_early_khz` is added: see `tsc`.) What protects a machine against attackers, and its watchdog, are off: no test is
-/// about them, and without them a guest needs a tenth less of the CPUs (6.12, 29 tests: 104 and 94 s).
+/// two clocks from then on; `tsc_early_khz` is added, see `tsc`. What protects a machine against attackers,
+/// and its watchdog, are off: no test is about them, and without them a guest needs a tenth less of the CPUs
+/// (6.12, 29 tests: 104 and 94 s).
 const KERNEL_LINE: &str = "console=ttyS0 panic=-1 quiet mitigations=off init_on_alloc=0 audit=0 nowatchdog \
                            randomize_kstack_offset=off hardened_usercopy=off log_buf_len=4M no_timer_check \
                            tsc=reliable";

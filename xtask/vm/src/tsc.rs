@@ -1,6 +1,6 @@
-//! The frequency of this machine's time stamp counter, which is that of its guests too: QEMU passes the counter
-//! through (`cpu_get_host_ticks`). A guest's kernel would measure it at boot, against an emulated timer, and
-//! on a busy machine it may be wrong by a factor: its clock then runs as much too fast.
+//! The frequency of this machine's time stamp counter, which is that of its guests too: QEMU passes the
+//! counter through (`cpu_get_host_ticks`). A guest's kernel would measure it at boot, against an emulated
+//! timer, and on a busy machine it may be wrong by a factor: its clock then runs as much too fast.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
