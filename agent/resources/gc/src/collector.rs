@@ -71,12 +71,16 @@ impl Collector {
     async fn run_once(&self) {
         let inner = &self.0;
         let _running = inner.run_lock.lock().await;
-        let detected = inner.detect(&mut RunCache::default()).await.map(drop);
+        let contents = inner.contents().await;
+        let detected = match &contents {
+            Ok(contents) => inner.detect(&contents.listing, &mut RunCache::default()).await.map(drop),
+            Err(_) => inner.detect_now(&mut RunCache::default()).await.map(drop),
+        };
         if !inner.acts {
             return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
         }
         let mut run = Run::new(false, None, &inner.removals);
-        let containers = inner.collect_containers(&mut run, false).await;
+        let containers = inner.collect_containers(&mut run, contents, false).await;
         let images = match detected {
             Ok(()) => inner.collect_images(&mut run).await,
             failed => failed,
@@ -98,7 +102,7 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(dry, Some(steps), &inner.removals);
-        let containers = inner.collect_containers(&mut run, false).await;
+        let containers = inner.collect_containers(&mut run, inner.contents().await, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
             inner.report(&run, &containers, &images);
@@ -133,7 +137,7 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None, &inner.removals);
-        let done = inner.collect_containers(&mut run, true).await;
+        let done = inner.collect_containers(&mut run, inner.contents().await, true).await;
         inner.reporter.report(
             Part::Container,
             inner.count_early_end(Part::Container, &done).or(run.failure(Part::Container)),
@@ -245,7 +249,7 @@ impl Shared {
     }
 
     async fn fill_view(&self, view: &mut ImagesView) -> Result<(), GcError> {
-        let snapshot = self.snapshot(&mut RunCache::default()).await?;
+        let snapshot = self.snapshot_now(&mut RunCache::default()).await?;
         let now = Timestamp::now();
         let mut uses = self.uses().clone();
         uses.detect(&snapshot.images, &snapshot.users, now);

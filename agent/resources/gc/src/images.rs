@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewarden_cri::Listing;
 use nodewarden_model::{FsUse, ImageSeen};
 use tokio::time::Instant;
 
@@ -40,9 +41,8 @@ pub struct ImageSnapshot {
 }
 
 impl Shared {
-    /// Reads the images and their users.
-    pub async fn snapshot(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
-        let listing = self.runtime.list().await?;
+    /// Reads the images, and their users in `listing` and in manifests.
+    pub async fn snapshot(&self, listing: &Listing, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
         let images = self.runtime.images().await?;
         if cache.sandbox_image.is_none() {
             cache.sandbox_image = Some(self.runtime.sandbox_image(&listing.sandboxes).await?);
@@ -66,6 +66,11 @@ impl Shared {
         Ok(ImageSnapshot { images, users })
     }
 
+    /// As [`Self::snapshot`], with a list of this moment.
+    pub async fn snapshot_now(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
+        self.snapshot(&self.runtime.list().await?, cache).await
+    }
+
     /// The images that manifests name: manifests of desired pods, and of pods that still exist.
     fn manifest_images(&self) -> Vec<ManifestImage> {
         let wanted = self.board.desired().unwrap_or_default();
@@ -83,13 +88,18 @@ impl Shared {
         manifest_images
     }
 
-    /// Reads the images and records which were seen and used.
-    pub async fn detect(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
-        let snapshot = self.snapshot(cache).await?;
+    /// Reads the images and records which were seen and used; `listing` is what the runtime has.
+    pub async fn detect(&self, listing: &Listing, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
+        let snapshot = self.snapshot(listing, cache).await?;
         if self.uses().detect(&snapshot.images, &snapshot.users, Timestamp::now()) {
             self.save().await;
         }
         Ok(snapshot)
+    }
+
+    /// As [`Self::detect`], with a list of this moment.
+    pub async fn detect_now(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
+        self.detect(&self.runtime.list().await?, cache).await
     }
 
     /// Removes images that are too old, and images beyond the disk thresholds (kubelet
@@ -144,7 +154,7 @@ impl Shared {
         goal: Goal,
         cache: &mut RunCache,
     ) -> Result<(), GcError> {
-        let snapshot = self.detect(cache).await?;
+        let snapshot = self.detect_now(cache).await?;
         let plan = self.plan(&snapshot, run.began, goal);
         let images: BTreeMap<&str, &ImageSeen> = snapshot.images.iter().map(|i| (&*i.id, i)).collect();
         let going: Vec<&ImageSeen> = plan.remove.iter().filter_map(|id| images.get(&**id).copied()).collect();
@@ -206,7 +216,7 @@ impl Shared {
     ) -> Result<(), GcError> {
         // Claimed before the snapshot: a new user is found either here or in the snapshot.
         let Some(_claim) = self.holds.claim(image) else { return Ok(()) };
-        let now = self.snapshot(cache).await?;
+        let now = self.snapshot_now(cache).await?;
         self.uses().detect(&now.images, &now.users, Timestamp::now());
         if !self.plan(&now, run.began, goal).remove.contains(&image.id) {
             return Ok(());

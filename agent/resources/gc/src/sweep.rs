@@ -16,17 +16,37 @@ use super::run::Run;
 use super::shared::Shared;
 use super::{GcError, plan};
 
+/// What a run finds of logs and in the runtime.
+pub struct Contents {
+    logs: Result<Vec<PodLogs>, GcError>,
+    /// What the runtime has, read after the logs.
+    pub listing: Listing,
+}
+
 impl Shared {
+    /// Reads the logs and the runtime's list.
+    ///
+    /// # Errors
+    /// The runtime cannot be listed. That logs cannot be listed is found when they are collected.
+    pub async fn contents(&self) -> Result<Contents, GcError> {
+        let logs = self.find_logs().await;
+        Ok(Contents { logs, listing: self.runtime.list().await? })
+    }
+
     /// Removes dead containers and sandboxes beyond the limits. `all_unused`: also everything of pods that
     /// have ended, and the logs of evicted or preempted pods.
     ///
     /// # Errors
     /// The runtime or the logs cannot be listed. A failed removal is recorded in the run and is not an error.
-    pub async fn collect_containers(&self, run: &mut Run, all_unused: bool) -> Result<(), GcError> {
+    pub async fn collect_containers(
+        &self,
+        run: &mut Run,
+        contents: Result<Contents, GcError>,
+        all_unused: bool,
+    ) -> Result<(), GcError> {
         // The logs are read before the list and the list before the pods: a log that is found has its
         // container in the list and its pod among the pods, unless they are gone.
-        let logs = self.find_logs().await;
-        let mut listing = self.runtime.list().await?;
+        let Contents { logs, mut listing } = contents?;
         let facts = containers::facts(&listing, &self.ownership, &self.pods());
         let now = Timestamp::now();
         let plan = plan::containers(&facts.dead, &facts.sandboxes, &self.settings, now, all_unused);
