@@ -5,6 +5,7 @@ mod containers;
 mod counters;
 pub mod cpusets;
 pub mod devices;
+mod dying;
 pub mod evict;
 mod exits;
 pub mod housekeeping;

@@ -85,6 +85,8 @@ pub struct Inner {
     pub refresh: Option<Instant>,
     /// Why volumes keep what they have, as reported last.
     pub kept_volumes: Vec<String>,
+    /// Its processes were killed through its cgroup, and may still be ending.
+    pub killed: bool,
     /// The pod is gone, and its record is being removed: nothing is saved any more, even if a part still
     /// reports a probe's result.
     pub forgotten: bool,
@@ -164,6 +166,7 @@ impl PodState {
             probing,
             api: None,
             ended: false,
+            killed: false,
             unwanted: false,
             over: None,
         };

@@ -27,6 +27,7 @@ pub fn evict(state: &PodState, eviction: &Eviction) {
     state.update(|inner| {
         let finished = inner.plan.finished.is_some();
         taken = inner.record.evict(eviction, own, finished, Timestamp::now());
+        inner.killed = eviction.killed;
     });
     match taken {
         EndingChange::Started => {
@@ -159,6 +160,7 @@ fn forget_troubles(inner: &mut Inner) {
     inner.resize = None;
     inner.resize_error = None;
     inner.early_ooms.clear();
+    inner.killed = false;
 }
 
 /// Waits after the pod's end until it starts again or there is something else to do; `None` when the agent

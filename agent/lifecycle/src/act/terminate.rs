@@ -11,7 +11,7 @@ use tracing::warn;
 use super::kill;
 use super::kill::Kill;
 use super::permits::with_permit;
-use super::{evict, look, probing};
+use super::{dying, evict, look, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::phase::Trouble;
 use crate::decide::plan::KillReason;
@@ -44,6 +44,7 @@ const DONE_SET_ASIDE: &str = "every container has ended, volumes are set aside";
 /// Ends the pod, however long it takes, and returns when nothing of it is left but its cgroup, its record and
 /// its logs.
 pub async fn terminate(state: &PodState) {
+    dying::wait(state).await;
     let mut failures: u32 = 0;
     while let Err(error) = end(state).await {
         let message = error.to_string();

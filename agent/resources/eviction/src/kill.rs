@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::cgroup::control::{DestroyError, GroupFiles, is_empty, kill_now};
+use nodewarden_machine::ebpf::raise_priority;
 
 /// Processes that are forked meanwhile are killed in further rounds, for at most this time.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -33,7 +34,11 @@ pub fn kill(layout: &Layout, path: &str) -> Result<Signalled, DestroyError> {
     let killed = kill_now(&files(layout), path, PATIENCE)?;
     let signalled = Signalled { processes: killed.processes, at: killed.at };
     // Without the thread the exiting processes release their memory themselves.
-    let _ = thread::Builder::new().name("release".into()).spawn(move || killed.release());
+    let _ = thread::Builder::new().name("release".into()).spawn(move || {
+        // Without the priority it comes later on a busy node.
+        let _ = raise_priority();
+        killed.release();
+    });
     Ok(signalled)
 }
 
