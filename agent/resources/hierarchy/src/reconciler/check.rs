@@ -11,7 +11,6 @@ use crate::entry::{entries, only};
 use crate::steps::differences;
 use crate::timed::{Operation, timed};
 use crate::touched::Compare;
-use nodewarden_machine::cgroup::control::Limits;
 use nodewarden_qos as qos;
 
 impl Reconciler {
@@ -54,10 +53,11 @@ impl Reconciler {
         wanted: &Wanted,
     ) -> bool {
         let Some(container) = containers::container_at(path, &self.setup.namer) else { return false };
-        // Of its limits the runtime decides all but those of CPU and memory.
-        let Ok(found) = self.setup.manager.read_for(path, &Limits::default()) else { return false };
         let setup = &self.setup;
         let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
+        // Of its limits the runtime decides all but those of CPU and memory, which are those of a sandbox.
+        let comparable = qos::container::sandbox_limits(node);
+        let Ok(found) = setup.manager.read_for(path, &comparable) else { return false };
         let Some(right) = containers::wanted(&desired.applied, &container, &found, &mut self.evidence, node)
         else {
             return false;

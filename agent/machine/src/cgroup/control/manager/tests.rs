@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
-use crate::cgroup::control::{Bound, Cgroupfs};
+use crate::cgroup::control::{Bound, Cgroupfs, CpuQuota};
 use crate::cgroup::fixture::TestTree;
 use crate::cgroup::{Controller, Version};
 
@@ -70,6 +70,31 @@ fn a_created_cgroup_can_be_read() {
     assert!(pids.iter().all(|pid| !runs(*pid)));
     assert_eq!(manager.usage(&pod).unwrap(), Consumption::default());
     assert_eq!(manager.destroy(&pod, PATIENCE).unwrap().killed, 0, "nothing there is as wanted");
+}
+
+#[test]
+fn for_a_comparison_only_what_can_differ_is_read() {
+    let Some(tree) = TestTree::make("compared") else { return };
+    let manager = manager(&tree);
+    let pod = tree.path("pod");
+    let quota = |quota_us, period_us| Limits {
+        cpu_quota: Some(CpuQuota { quota_us, period_us }),
+        ..Limits::default()
+    };
+    manager.create(&pod, &Limits { cpu: Some(CpuShare::Shares(512)), ..Limits::default() }).unwrap();
+    let read = |wanted: &Limits| manager.read_for(&pod, wanted).unwrap();
+    let unlimited = quota(Bound::Max, 100_000);
+    let nothing = read(&unlimited);
+    assert_eq!((nothing.cpu_idle, nothing.memsw_max, nothing.pids_max), (None, None, None));
+    assert_eq!((nothing.cpu, nothing.cpu_quota), (manager.read(&pod).unwrap().cpu, unlimited.cpu_quota));
+    // A quota that is not wanted differs, and so does one that is missing.
+    let limited = quota(Bound::At(20_000), 50_000);
+    manager.set(&pod, &limited).unwrap();
+    assert_eq!(read(&unlimited).cpu_quota, limited.cpu_quota);
+    assert_eq!(read(&limited).cpu_quota, limited.cpu_quota);
+    let without = quota(Bound::Max, 50_000);
+    manager.set(&pod, &without).unwrap();
+    assert_eq!(read(&limited).cpu_quota, without.cpu_quota);
 }
 
 #[test]
