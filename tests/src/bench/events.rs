@@ -1,19 +1,23 @@
-//! Measures the time from the kernel's OOM kill to the event in a subscribed client, and to a bare reader of
-//! the kernel's tracepoint.
+//! Measures the time from the kernel's OOM kill to the event in a subscribed client. Beside it stand a bare
+//! reader of the kernel's tracepoint, and a client to which that reader sends what it reads by gRPC: an agent
+//! that does nothing else.
 
 mod bare;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
 use crate::fixture::{
-    Agent, AgentOptions, Events as Subscription, Group, QuietConsole, Received, TestRoot, Worker,
+    Agent, AgentOptions, Events as Subscription, Group, QuietConsole, Received, Relay, TestRoot, Worker,
 };
 use crate::harness::{Context, Failure};
 use crate::worker::report::Victim;
-use bare::BareReader;
+use bare::{BareReader, Kill};
 
 pub struct Events;
 
@@ -47,7 +51,7 @@ impl Bench for Events {
             std::thread::sleep(Duration::from_millis(500));
             spinners
         };
-        let (mut with_agent, mut alone) = (Vec::new(), Vec::new());
+        let (mut with_agent, mut alone, mut relayed) = (Vec::new(), Vec::new(), Vec::new());
         for (name, busy, quiet) in CONDITIONS {
             run.progress(&format!("{kills} kills, {name}"));
             let _spinners = busy.then(spin).transpose()?;
@@ -60,16 +64,24 @@ impl Bench for Events {
             let _spinners = busy.then(spin).transpose()?;
             let _quiet = quiet.then(QuietConsole::new).transpose()?;
             alone.push(bare(context, &group, kills)?);
+            run.progress(&format!("{kills} kills, {name}, through gRPC without an agent"));
+            relayed.push(through_grpc(context, &group, kills)?);
         }
 
         let mut figures = Vec::new();
-        for ((name, _, quiet), (ours, alone)) in CONDITIONS.iter().zip(with_agent.iter().zip(&alone)) {
+        let floors = alone.iter().zip(&relayed);
+        for ((name, _, quiet), (ours, (alone, relayed))) in
+            CONDITIONS.iter().zip(with_agent.iter().zip(floors))
+        {
             let row = |what: &str, values: &[f64], bound| {
                 Figure::of("events", format!("{what}, {name}"), "ms", values, bound)
             };
             figures.push(row("kill to client", &ours.from_kernel, Bound::both(0.5, 5.0)));
             if let Some(alone) = alone {
                 figures.push(row("bare: kill to a reader of the tracepoint", alone, Bound::NONE));
+            }
+            if let Some(relayed) = relayed {
+                figures.push(row("no-op agent: that reader to a client by gRPC", relayed, Bound::NONE));
             }
             if !quiet {
                 figures.push(row("parent's waitid to client", &ours.from_parent, Bound::NONE));
@@ -89,13 +101,57 @@ const CONDITIONS: [(&str, bool, bool); 4] = [
 
 /// Milliseconds from each kill to a bare reader; `None` where there is no tracefs.
 fn bare(context: &Context, group: &Group, kills: u32) -> Result<Option<Vec<f64>>, Failure> {
-    let Some(reader) = BareReader::start()? else { return Ok(None) };
-    let victims: HashSet<u32> = kill(context, group, kills)?.into_iter().map(|victim| victim.pid).collect();
-    let seen = reader.finish();
-    let of_ours: Vec<f64> =
-        seen.into_iter().filter(|seen| victims.contains(&seen.pid)).map(|seen| seen.after_ms).collect();
-    ensure!(of_ours.len() >= victims.len(), "{} of {} kills are in the trace", of_ours.len(), victims.len());
-    Ok(Some(of_ours))
+    let seen = Seen::default();
+    let reader = BareReader::start(seen.noting())?;
+    seen.of_series(reader, context, group, kills)
+}
+
+/// The same to a client to which the reader sends each.
+fn through_grpc(context: &Context, group: &Group, kills: u32) -> Result<Option<Vec<f64>>, Failure> {
+    let (seen, dir) = (Seen::default(), tempfile::tempdir().map_err(Failure::file(&std::env::temp_dir()))?);
+    let mut note = seen.noting();
+    let relay = Relay::start(dir.path(), move |text| {
+        if let Some(kill) = Kill::from_text(text) {
+            note(kill);
+        }
+    })?;
+    let sender = relay.sender();
+    let reader = BareReader::start(move |kill| sender.send(kill.to_text()))?;
+    seen.of_series(reader, context, group, kills)
+}
+
+/// Victims, each with the milliseconds from its kill.
+#[derive(Debug, Clone, Default)]
+struct Seen(Arc<Mutex<Vec<(u32, f64)>>>);
+
+impl Seen {
+    /// Notes a kill at the moment of the call.
+    fn noting(&self) -> impl FnMut(Kill) + Send + use<> {
+        let seen = self.clone();
+        move |kill| {
+            let after_ms = kill.age_ms();
+            seen.0.lock().push((kill.pid, after_ms));
+        }
+    }
+
+    /// Has processes killed while `reader` runs. Returns the milliseconds to each.
+    fn of_series(
+        &self,
+        reader: Option<BareReader>,
+        context: &Context,
+        group: &Group,
+        kills: u32,
+    ) -> Result<Option<Vec<f64>>, Failure> {
+        let Some(reader) = reader else { return Ok(None) };
+        let victims: HashSet<u32> =
+            kill(context, group, kills)?.into_iter().map(|victim| victim.pid).collect();
+        reader.finish();
+        let seen = self.0.lock();
+        let of_ours: Vec<f64> =
+            seen.iter().filter(|(pid, _)| victims.contains(pid)).map(|(_, after_ms)| *after_ms).collect();
+        ensure!(of_ours.len() >= victims.len(), "{} of {} kills were seen", of_ours.len(), victims.len());
+        Ok(Some(of_ours))
+    }
 }
 
 /// Latencies in milliseconds, one value per kill.

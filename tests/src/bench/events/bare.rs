@@ -22,22 +22,43 @@ const NICE: i32 = -20;
 /// How long the reader goes on after the last kill.
 const REST: Duration = Duration::from_millis(500);
 
-/// Reads until it is finished or dropped.
+/// Reads until it is dropped.
 pub struct BareReader {
     instance: PathBuf,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Seen>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// A kill that was read: the victim, and milliseconds since the kernel recorded it.
-pub struct Seen {
+/// A kill that was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Kill {
+    /// The victim.
     pub pid: u32,
-    pub after_ms: f64,
+    /// When the kernel recorded it, by CLOCK_MONOTONIC.
+    pub at: Duration,
+}
+
+impl Kill {
+    /// Milliseconds since then.
+    pub fn age_ms(self) -> f64 {
+        (now().as_secs_f64() - self.at.as_secs_f64()) * 1e3
+    }
+
+    /// As [`Kill::from_text`] reads it.
+    pub fn to_text(self) -> String {
+        format!("{} {}", self.pid, self.at.as_nanos())
+    }
+
+    /// Of [`Kill::to_text`].
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (pid, nanos) = text.split_once(' ')?;
+        Some(Self { pid: pid.parse().ok()?, at: Duration::from_nanos(nanos.parse().ok()?) })
+    }
 }
 
 impl BareReader {
-    /// `None` where tracefs is not mounted.
-    pub fn start() -> Result<Option<Self>, Failure> {
+    /// Calls `seen` with each kill as soon as it is read; `None` where tracefs is not mounted.
+    pub fn start(seen: impl FnMut(Kill) + Send + 'static) -> Result<Option<Self>, Failure> {
         if !Path::new(INSTANCES).is_dir() {
             return Ok(None);
         }
@@ -51,64 +72,63 @@ impl BareReader {
         let pipe = options.read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let pipe = pipe.map_err(Failure::file(&path))?;
         let stop = this.stop.clone();
-        this.thread = Some(thread::spawn(move || read(pipe, &stop)));
+        this.thread = Some(thread::spawn(move || read(pipe, &stop, seen)));
         Ok(Some(this))
     }
 
-    /// Every kill since the start.
-    pub fn finish(mut self) -> Vec<Seen> {
+    /// Reads what is still on its way, and ends.
+    pub fn finish(self) {
         thread::sleep(REST);
-        self.end()
     }
 
     fn write(&self, file: &str, value: &str) -> Result<(), Failure> {
         let path = self.instance.join(file);
         fs::write(&path, value).map_err(Failure::file(&path))
     }
-
-    fn end(&mut self) -> Vec<Seen> {
-        self.stop.store(true, Ordering::Release);
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
-    }
 }
 
 impl Drop for BareReader {
     fn drop(&mut self) {
-        self.end();
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
         let _ = self.write("events/oom/mark_victim/enable", "0");
         // With its files, which cannot be removed one by one.
         let _ = fs::remove_dir(&self.instance);
     }
 }
 
-fn read(mut pipe: fs::File, stop: &AtomicBool) -> Vec<Seen> {
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
+}
+
+fn read(mut pipe: fs::File, stop: &AtomicBool, mut seen: impl FnMut(Kill)) {
     // SAFETY: plain system call on the calling thread (who 0). Where it is refused the reader is slower.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-    let (mut seen, mut buffer) = (Vec::new(), [0; 8192]);
+    let mut buffer = [0; 8192];
     while !stop.load(Ordering::Acquire) {
         let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
         if !matches!(poll(&mut ready, PollTimeout::from(50_u16)), Ok(1)) {
             continue;
         }
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         match pipe.read(&mut buffer) {
             Ok(length) => {
                 let text = String::from_utf8_lossy(&buffer[..length]);
-                seen.extend(text.lines().filter_map(|line| one(line, now)));
+                text.lines().filter_map(one).for_each(&mut seen);
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(_) => return seen,
+            Err(_) => return,
         }
     }
-    seen
 }
 
 /// A line of trace_pipe: `task-pid [cpu] flags seconds.micros: mark_victim: pid=1 …`.
-fn one(line: &str, now: Duration) -> Option<Seen> {
+fn one(line: &str) -> Option<Kill> {
     let (head, fields) = line.split_once(": mark_victim: ")?;
     let at: f64 = head.rsplit(' ').next()?.parse().ok()?;
     let pid = fields.split(' ').find_map(|field| field.strip_prefix("pid="))?.parse().ok()?;
-    Some(Seen { pid, after_ms: (now.as_secs_f64() - at) * 1e3 })
+    Some(Kill { pid, at: Duration::try_from_secs_f64(at).ok()? })
 }
 
 #[cfg(test)]
@@ -118,9 +138,10 @@ mod tests {
     #[test]
     fn a_line_of_the_trace_is_read() {
         let line = "  nodewarden-e2e-412     [001] ..... 70123.250000: mark_victim: pid=415 comm=worker total-vm=1kB";
-        let seen = one(line, Duration::from_millis(70_123_251)).unwrap();
-        assert_eq!(seen.pid, 415);
-        assert!((seen.after_ms - 1.0).abs() < 0.01, "{}", seen.after_ms);
-        assert!(one("CPU:1 [LOST 3 EVENTS]", Duration::ZERO).is_none());
+        let kill = one(line).unwrap();
+        assert_eq!((kill.pid, kill.at), (415, Duration::from_millis(70_123_250)));
+        let again = Kill::from_text(&kill.to_text()).unwrap();
+        assert_eq!((again.pid, again.at), (kill.pid, kill.at));
+        assert!(one("CPU:1 [LOST 3 EVENTS]").is_none());
     }
 }
