@@ -29,19 +29,26 @@ impl NoticeQueue {
     /// As of `fanotify_init(2)` and `fanotify_mark(2)`: without `CAP_SYS_ADMIN`, and on kernels that give
     /// cgroups' file systems no id (before 6.8).
     pub fn of_writes<'a>(mounts: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
-        Self::of(mounts, MaskFlags::FAN_MODIFY)
+        Self::of(mounts, InitFlags::empty(), MaskFlags::FAN_MODIFY)
     }
 
-    /// As [`Self::of_writes`], and reports cgroups that are made.
+    /// As [`Self::of_writes`], and reports cgroups that are made. A notice has the id of the thread in place
+    /// of its process.
     ///
     /// # Errors
     /// As [`Self::of_writes`].
     pub fn of_changes<'a>(mounts: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
-        Self::of(mounts, MaskFlags::FAN_MODIFY | MaskFlags::FAN_CREATE | MaskFlags::FAN_ONDIR)
+        let what = MaskFlags::FAN_MODIFY | MaskFlags::FAN_CREATE | MaskFlags::FAN_ONDIR;
+        Self::of(mounts, InitFlags::FAN_REPORT_TID, what)
     }
 
-    fn of<'a>(mounts: impl IntoIterator<Item = &'a Path>, what: MaskFlags) -> io::Result<Self> {
-        let flags = InitFlags::FAN_CLOEXEC
+    fn of<'a>(
+        mounts: impl IntoIterator<Item = &'a Path>,
+        more: InitFlags,
+        what: MaskFlags,
+    ) -> io::Result<Self> {
+        let flags = more
+            | InitFlags::FAN_CLOEXEC
             | InitFlags::FAN_NONBLOCK
             | InitFlags::from_bits_retain(REPORT_DIRECTORY_AND_NAME);
         let group = Fanotify::init(flags, EventFFlags::O_RDONLY)?;

@@ -154,6 +154,12 @@ impl Drop for Fixture {
 /// How long [`eventually`] waits.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Does it on another thread, as the runtime or an operator would: what the reconciler's own thread writes is
+/// not reported to it.
+pub fn elsewhere<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(act).join()).unwrap()
+}
+
 /// Waits until it is so; panics with `never <what>` if it is not within [`PATIENCE`].
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -1,5 +1,5 @@
-//! Which cgroups were written to since they were compared last, by any process. The kernel reports it
-//! (fanotify, from Linux 6.8 on), so that a full reconcile need not read the limits of the others.
+//! Which cgroups were written to since they were compared last, by anything but the reconciler. The kernel
+//! reports it (fanotify, from Linux 6.8 on), so that a full reconcile need not read the limits of the others.
 //! Every fifteenth one reads all nevertheless, as does one after reports were lost.
 
 use std::collections::HashSet;
@@ -125,15 +125,17 @@ impl Touched {
         self.all = true;
     }
 
-    /// Takes in what was reported since, before the kernel keeps no more.
+    /// Takes in what was reported since, before the kernel keeps no more. What the calling thread wrote is
+    /// left out: that is the reconciler, which knows what it wrote. Other threads of the agent count.
     pub fn drain(&mut self) {
         let Some(queue) = &self.queue else { return };
+        let own = nix::unistd::gettid().as_raw();
         let mut bytes = vec![0; READ_BYTES];
         loop {
             match queue.read(&mut bytes) {
                 Ok(Some(read)) => {
                     self.all |= read.overflowed;
-                    for notice in read.notices {
+                    for notice in read.notices.into_iter().filter(|notice| notice.pid != own) {
                         let directory = (notice.file_system, notice.cgroup);
                         self.written.note(directory, notice.name);
                     }

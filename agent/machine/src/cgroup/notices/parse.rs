@@ -16,7 +16,7 @@ const OVERFLOW: u64 = 0x4000;
 /// That a process has changed a file of a kernfs, or made a directory in it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notice<'a> {
-    /// The process.
+    /// The process, or its thread that did it where threads are reported.
     pub pid: i32,
     /// The id of the file system, as by statvfs(3).
     pub file_system: u64,

@@ -9,7 +9,7 @@ use nodewarden_model::Detail;
 
 use super::*;
 use crate::desired::{DesiredCgroup, PodCgroupState};
-use crate::fixture::{Fixture, keep, pod};
+use crate::fixture::{Fixture, elsewhere, keep, pod};
 use crate::manager::HierarchyManager;
 use nodewarden_machine::cgroup::control::{CpuShare, Limits};
 use nodewarden_manifest::Pod;
@@ -227,7 +227,7 @@ fn a_container_that_is_being_resized_is_not_corrected() {
     let container = format!("{}/{}", f.path(&small), "c0".repeat(32));
     let drift = |shares: u64| {
         let limits = Limits { cpu: Some(CpuShare::Shares(shares)), ..Limits::default() };
-        f.manager.set(&container, &limits).unwrap();
+        elsewhere(|| f.manager.set(&container, &limits)).unwrap();
     };
     let word = |pod: &Arc<Pod>, applied: &Arc<Pod>| DesiredCgroups {
         pods: vec![DesiredCgroup {
@@ -240,7 +240,7 @@ fn a_container_that_is_being_resized_is_not_corrected() {
     };
     reconciler.begin(word(&small, &small));
     reconciler.reconcile(Reconcile::Full, &mut destroyer);
-    f.manager.create(&container, &Limits::default()).unwrap();
+    elsewhere(|| f.manager.create(&container, &Limits::default())).unwrap();
     reconciler.reconcile(Reconcile::Full, &mut destroyer);
     for (pod, applied, set, expected) in [
         (&small, &small, 500, 102),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::fixture::{Fixture, eventually, keep, pod};
+use crate::fixture::{Fixture, elsewhere, eventually, keep, pod};
 use crate::touched::ALL_EVERY;
 use nodewarden_machine::cgroup::control::{Bound, CpuShare};
 use nodewarden_model::{ContainerNames, Identity};
@@ -28,7 +28,7 @@ fn compared(f: &Fixture) -> Option<(Reconciler, Destroyer, [String; 2])> {
     reconciler.begin(keep([&small]));
     reconciler.reconcile(Reconcile::Full, &mut destroyer);
     let limits = Limits { cpu: Some(CpuShare::Shares(102)), ..Limits::default() };
-    f.manager.create(&container, &limits).unwrap();
+    elsewhere(|| f.manager.create(&container, &limits)).unwrap();
     // It is seen, compared, and no longer new.
     for _ in 1..ALL_EVERY {
         reconciler.reconcile(Reconcile::Full, &mut destroyer);
@@ -42,7 +42,7 @@ fn shares(f: &Fixture, path: &str) -> Option<CpuShare> {
 
 fn set(f: &Fixture, path: &str, shares: u64) -> Option<CpuShare> {
     let limits = Limits { cpu: Some(CpuShare::Shares(shares)), ..Limits::default() };
-    f.manager.set(path, &limits).unwrap();
+    elsewhere(|| f.manager.set(path, &limits)).unwrap();
     f.manager.settled(&limits).cpu
 }
 
@@ -57,6 +57,24 @@ fn what_was_written_to_is_corrected_by_the_next_full_reconcile() {
         reconciler.reconcile(Reconcile::Full, &mut destroyer);
         assert_eq!(paths.each_ref().map(|path| shares(&f, path)), right);
     }
+}
+
+#[test]
+fn what_the_reconciler_wrote_is_not_read_again() {
+    let Some(f) = Fixture::make("own-writes") else { return };
+    let Some((mut reconciler, mut destroyer, [path, _])) = compared(&f) else { return };
+    let limits = Limits { cpu: Some(CpuShare::Shares(500)), ..Limits::default() };
+    let right = shares(&f, &path);
+    reconciler.touched.doubt();
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    // As a write of the reconciler, on its thread.
+    f.manager.set(&path, &limits).unwrap();
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    assert_ne!(shares(&f, &path), right, "it was read");
+    // The kernel has one report for each thread that writes.
+    set(&f, &path, 600);
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    assert_eq!(shares(&f, &path), right);
 }
 
 #[test]
