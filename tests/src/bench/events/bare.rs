@@ -11,20 +11,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
 
 use crate::harness::Failure;
 
-const INSTANCES: &str = "/sys/kernel/tracing/instances";
+/// Where tracefs is usually mounted.
+const TRACEFS: &str = "/sys/kernel/tracing";
 /// As the agent's readers.
 const NICE: i32 = -20;
 /// How long the reader goes on after the last kill.
 const REST: Duration = Duration::from_millis(500);
 
+/// A mounted tracefs; one that was mounted for it is unmounted when this is dropped.
+struct Tracefs {
+    path: PathBuf,
+    own: Option<TempDir>,
+}
+
+impl Tracefs {
+    /// That of the machine, or else one of our own; `None` where the kernel has none.
+    fn find() -> Option<Self> {
+        if Path::new(TRACEFS).join("instances").is_dir() {
+            return Some(Self { path: TRACEFS.into(), own: None });
+        }
+        let dir = tempfile::tempdir().ok()?;
+        let (kind, nothing) = (Some("tracefs"), None::<&str>);
+        mount(kind, dir.path(), kind, MsFlags::empty(), nothing).ok()?;
+        Some(Self { path: dir.path().to_owned(), own: Some(dir) })
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.own {
+            let _ = umount2(dir.path(), MntFlags::MNT_DETACH);
+        }
+    }
+}
+
 /// Reads until it is dropped.
 pub struct BareReader {
     instance: PathBuf,
+    _tracefs: Tracefs,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,14 +88,12 @@ impl Kill {
 }
 
 impl BareReader {
-    /// Calls `seen` with each kill as soon as it is read; `None` where tracefs is not mounted.
+    /// Calls `seen` with each kill as soon as it is read; `None` where there is no tracefs.
     pub fn start(seen: impl FnMut(Kill) + Send + 'static) -> Result<Option<Self>, Failure> {
-        if !Path::new(INSTANCES).is_dir() {
-            return Ok(None);
-        }
-        let instance = Path::new(INSTANCES).join(format!("nodewarden-bench-{}", std::process::id()));
+        let Some(tracefs) = Tracefs::find() else { return Ok(None) };
+        let instance = tracefs.path.join(format!("instances/nodewarden-bench-{}", std::process::id()));
         fs::create_dir(&instance).map_err(Failure::file(&instance))?;
-        let mut this = Self { instance, stop: Arc::default(), thread: None };
+        let mut this = Self { instance, _tracefs: tracefs, stop: Arc::default(), thread: None };
         this.write("trace_clock", "mono")?;
         this.write("events/oom/mark_victim/enable", "1")?;
         let path = this.instance.join("trace_pipe");
