@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_config::DeviceSettings;
+use nodewarden_tasks::pause::every;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::debug;
 
@@ -23,7 +24,7 @@ use super::registry::Registry;
 use known::KnownSockets;
 use scan::Tree;
 
-/// Time between scans without an inotify event.
+/// The longest time between scans without an inotify event.
 const REGULAR: Duration = Duration::from_secs(60);
 /// The same if the directory does not exist, or inotify is not available.
 const BLIND: Duration = Duration::from_secs(1);
@@ -55,9 +56,10 @@ pub async fn watch(settings: DeviceSettings, registry: Arc<Registry>) {
             by_path.insert(path, tasks.spawn(task));
         }
         while tasks.try_join_next().is_some() {}
-        let every = if tree.is_watched() { REGULAR } else { BLIND };
+        let until = every(if tree.is_watched() { REGULAR } else { BLIND });
         // Both outcomes lead to another scan.
-        let _ = tokio::time::timeout(every, tree.changed()).await;
-        tokio::time::sleep(BURST).await;
+        if tokio::time::timeout_at(until.into(), tree.changed()).await.is_ok() {
+            tokio::time::sleep(BURST).await;
+        }
     }
 }
