@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{Absent, Interface, NoValue, Write};
-use super::{Bound, CgroupName, Limits};
+use super::{CgroupName, Limits};
 use crate::cgroup::group_path::join;
 use crate::cgroup::{CgroupError, Controller, Hierarchy, Layout, limit_changes, pread_all};
 
@@ -88,8 +88,7 @@ impl GroupFiles {
     }
 
     /// As [`Self::read`], but only what can be compared with `wanted`: few files of limits that it does not
-    /// have, and on v1 not the period of a quota that is neither there nor wanted, which is then the wanted
-    /// one.
+    /// have.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -102,19 +101,10 @@ impl GroupFiles {
             (_, "memory.memsw.limit_in_bytes") => wanted.memsw_max.is_some(),
             _ => true,
         };
-        let unlimited = wanted.cpu_quota.filter(|quota| quota.quota_us == Bound::Max);
-        let period = unlimited.map(|quota| quota.period_us.to_string());
-        let mut has_no_quota = false;
         self.interface
-            .read(|controller, file| match file {
-                _ if !is_wanted(controller, file) => Ok(None),
-                "cpu.cfs_period_us" if has_no_quota && period.is_some() => Ok(period.clone()),
-                _ => {
-                    let text = self.read_one(path, controller, file)?;
-                    has_no_quota |=
-                        file == "cpu.cfs_quota_us" && text.as_deref().map(str::trim) == Some("-1");
-                    Ok(text)
-                }
+            .read(|controller, file| match is_wanted(controller, file) {
+                true => self.read_one(path, controller, file),
+                false => Ok(None),
             })
             .map_err(|e| self.located(path, e))
     }
