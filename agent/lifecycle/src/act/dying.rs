@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_millis(300);
 const GLANCE: Duration = Duration::from_millis(4);
 
 /// Waits until a pod that was killed has no process left. A runtime that is asked to stop its containers
-/// meanwhile starts processes of its own for that, which take the CPU from those that end: the memory came
-/// back a third later.
+/// meanwhile starts processes of its own for that, which take the CPU from those that end: runc some 15 ms
+/// of the 30 ms that a process of 128 MiB took.
 pub async fn wait(state: &PodState) {
     if !state.read().killed {
         return;
