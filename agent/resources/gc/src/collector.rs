@@ -71,14 +71,15 @@ impl Collector {
     async fn run_once(&self) {
         let inner = &self.0;
         let _running = inner.run_lock.lock().await;
+        if !inner.acts {
+            let detected = inner.detect_now(&mut RunCache::default()).await.map(drop);
+            return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
+        }
         let contents = inner.contents().await;
         let detected = match &contents {
             Ok(contents) => inner.detect(&contents.listing, &mut RunCache::default()).await.map(drop),
             Err(_) => inner.detect_now(&mut RunCache::default()).await.map(drop),
         };
-        if !inner.acts {
-            return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
-        }
         let mut run = Run::new(false, None, &inner.removals);
         let containers = inner.collect_containers(&mut run, contents, false).await;
         let images = match detected {

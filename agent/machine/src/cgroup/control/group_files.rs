@@ -87,8 +87,8 @@ impl GroupFiles {
             .map_err(|e| self.located(path, e))
     }
 
-    /// As [`Self::read`], but only what can be compared with `wanted`: few files of limits that it does not
-    /// have.
+    /// As [`Self::read`], but only what can be compared with `wanted`: without a limit in it, no file of CPU
+    /// sets, processes, huge pages, `cpu.idle` and v1's memory with swap is read.
     ///
     /// # Errors
     /// As [`Self::read`].
