@@ -12,9 +12,13 @@ use nodewarden_proto::runtime::v1 as cri;
 use nodewarden_proto::runtime::v1::image_service_client::ImageServiceClient;
 use nodewarden_proto::runtime::v1::runtime_service_client::RuntimeServiceClient;
 use tokio::net::UnixStream;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
+use tonic_prost::ProstCodec;
 
 use super::error::About;
+use super::labels::POD_UID;
+use super::listing::{Item, Items};
 use super::{Condition, Listing, RuntimeError, cni_results};
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
@@ -23,8 +27,6 @@ use nodewarden_machine::cgroup::control::DriverKind;
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
 /// Largest response in bytes: `maxMsgSize` of the kubelet's CRI client.
 const LARGEST_ANSWER: usize = 16 << 20;
-/// Label with the uid of a sandbox's or container's pod (`staging/…/kubelet/pkg/types/labels.go`).
-const POD_UID: &str = "io.kubernetes.pod.uid";
 
 /// Name and version of a runtime: `containerd 1.6.20`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,7 @@ impl fmt::Display for Version {
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(super) endpoint: Endpoint,
+    channel: Channel,
     pub(super) service: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
     /// Where `images` is.
@@ -63,6 +66,7 @@ impl Client {
         let channel = channel(endpoint);
         Self {
             endpoint: endpoint.clone(),
+            channel: channel.clone(),
             service: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER),
             images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_ANSWER),
             image_endpoint: endpoint.clone(),
@@ -163,16 +167,29 @@ impl Client {
         about: &str,
         labels: HashMap<String, String>,
     ) -> Result<Listing, RuntimeError> {
-        let (mut service, mut other) = (self.service.clone(), self.service.clone());
         let filter = cri::PodSandboxFilter { label_selector: labels.clone(), ..Default::default() };
-        let sandboxes = service.list_pod_sandbox(cri::ListPodSandboxRequest { filter: Some(filter) });
+        let sandboxes = cri::ListPodSandboxRequest { filter: Some(filter) };
         let filter = cri::ContainerFilter { label_selector: labels, ..Default::default() };
-        let containers = other.list_containers(cri::ListContainersRequest { filter: Some(filter) });
+        let containers = cri::ListContainersRequest { filter: Some(filter) };
         let (sandboxes, containers) = tokio::try_join!(
-            self.ask("ListPodSandbox", about, sandboxes),
-            self.ask("ListContainers", about, containers)
+            self.ask("ListPodSandbox", about, self.items("ListPodSandbox", sandboxes)),
+            self.ask("ListContainers", about, self.items("ListContainers", containers))
         )?;
-        Ok(Listing { sandboxes: sandboxes.items, containers: containers.containers })
+        Ok(Listing { sandboxes: sandboxes.0, containers: containers.0 })
+    }
+
+    /// Calls `call` of the runtime service, whose response is a list.
+    async fn items<T: Item + 'static>(
+        &self,
+        call: &'static str,
+        request: impl prost::Message + 'static,
+    ) -> Result<tonic::Response<Items<T>>, tonic::Status> {
+        let mut service =
+            tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
+        service.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+        let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{call}"))
+            .map_err(|error| tonic::Status::internal(error.to_string()))?;
+        service.unary(tonic::Request::new(request), path, ProstCodec::default()).await
     }
 
     /// A read-only call.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nodewarden_proto::runtime::v1 as cri;
 
 use super::client::gone_is_well;
-use super::{Client, RuntimeError};
+use super::{Client, ListedSandbox, RuntimeError};
 
 /// Time limit of a pull. The kubelet has none, because runtimes give up a pull without progress
 /// (`image_pull_progress_timeout` of containerd). This one is a safeguard.
@@ -38,7 +38,7 @@ impl Client {
     /// The image of sandboxes: from the runtime's configuration, or from one of these sandboxes, in the
     /// format of containerd. `None` if the runtime reports neither (CRI-O, containerd 2.0): those pin the
     /// image.
-    pub async fn sandbox_image(&self, sandboxes: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError> {
+    pub async fn sandbox_image(&self, sandboxes: &[ListedSandbox]) -> Result<Option<String>, RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::StatusRequest { verbose: true };
         let answer = self.ask("Status", "", service.status(request)).await?;

@@ -3,26 +3,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use nodewarden_proto::runtime::v1 as cri;
-
+use super::Listing;
+use super::labels::CONTAINER_NAME;
 use nodewarden_model::{ContainerNames, PodNames};
 
 /// How long the names of removed objects are kept, so that events and series of removed cgroups still have
 /// them.
 pub const KEPT: Duration = Duration::from_secs(600);
-
-/// Label with the container's name in its pod (`ContainerNameLabel`,
-/// `staging/…/kubelet/pkg/types/labels.go`).
-const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-
-/// One response of the runtime to both list calls.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Listing {
-    /// The response to ListPodSandbox.
-    pub sandboxes: Vec<cri::PodSandbox>,
-    /// The response to ListContainers.
-    pub containers: Vec<cri::Container>,
-}
 
 /// A value and the time of the last listing that contained it.
 #[derive(Debug, Clone)]
@@ -52,10 +39,14 @@ impl Table {
                 changed |= put(&mut self.pods, pod.uid, names, now);
             }
         }
-        for mut container in listing.containers {
-            let label = container.labels.remove(CONTAINER_NAME);
+        for container in listing.containers {
+            let label = container.labels.get(CONTAINER_NAME).cloned();
             let name = label.or_else(|| container.metadata.map(|m| m.name)).unwrap_or_default();
-            let image = image(container.image, container.image_ref);
+            // The reference as the pod's author wrote it; some runtimes have only the one that the kubelet
+            // resolved, which may be an image id.
+            let references = [container.user_specified_image, container.image];
+            let image = references.into_iter().find(|image| !image.is_empty());
+            let image = image.unwrap_or(container.image_ref);
             changed |= put(&mut self.containers, container.id, ContainerNames { name, image }, now);
         }
         changed |= drop_old(&mut self.pods, now);
@@ -77,13 +68,6 @@ impl Table {
     pub fn container(&self, id: &str) -> Option<&ContainerNames> {
         self.containers.get(id).map(|seen| &seen.value)
     }
-}
-
-/// The reference as the pod's author wrote it; some runtimes have only the one that the kubelet resolved,
-/// which may be an image id.
-fn image(spec: Option<cri::ImageSpec>, reference: String) -> String {
-    let spec = spec.unwrap_or_default();
-    [spec.user_specified_image, spec.image].into_iter().find(|image| !image.is_empty()).unwrap_or(reference)
 }
 
 fn put<T: PartialEq>(map: &mut HashMap<String, Seen<T>>, id: String, value: T, now: Instant) -> bool {
@@ -109,11 +93,14 @@ fn drop_old<T>(map: &mut HashMap<String, Seen<T>>, now: Instant) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use nodewarden_proto::runtime::v1 as cri;
+
+    use super::super::{Labels, ListedContainer, ListedSandbox};
     use super::*;
 
     pub fn listing() -> Listing {
         Listing {
-            sandboxes: vec![cri::PodSandbox {
+            sandboxes: vec![ListedSandbox {
                 id: "5a5a5a5a5a5a".into(),
                 metadata: Some(cri::PodSandboxMetadata {
                     name: "web-0".into(),
@@ -123,11 +110,11 @@ pub(super) mod tests {
                 }),
                 ..Default::default()
             }],
-            containers: vec![cri::Container {
+            containers: vec![ListedContainer {
                 id: "c0c0c0c0c0c0".into(),
                 metadata: Some(cri::ContainerMetadata { name: "metadata".into(), attempt: 3 }),
-                labels: HashMap::from([(CONTAINER_NAME.into(), "nginx".into())]),
-                image: Some(cri::ImageSpec { image: "sha256:1".into(), ..Default::default() }),
+                labels: [(CONTAINER_NAME, "nginx")].into(),
+                image: "sha256:1".into(),
                 image_ref: "sha256:2".into(),
                 ..Default::default()
             }],
@@ -145,12 +132,8 @@ pub(super) mod tests {
         assert!(!table.learn(listing(), now));
 
         let mut renamed = listing();
-        renamed.containers[0].labels.clear();
-        renamed.containers[0].image = Some(cri::ImageSpec {
-            image: "sha256:1".into(),
-            user_specified_image: "nginx:1.27".into(),
-            ..Default::default()
-        });
+        renamed.containers[0].labels = Labels::default();
+        renamed.containers[0].user_specified_image = "nginx:1.27".into();
         assert!(table.learn(renamed, now));
         let metadata = ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() };
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&metadata));

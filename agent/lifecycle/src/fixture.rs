@@ -45,6 +45,7 @@ pub(crate) fn container(name: &str, attempt: u32, stage: ContainerStage) -> Cont
         reason: String::new(),
         message: String::new(),
         image_id: "sha256:1".into(),
+        reported: true,
     }
 }
 

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use crate::decide::deadline;
-use crate::decide::observed::{ContainerSeen, Observed};
+use crate::decide::observed::Observed;
 use crate::decide::phase;
 use crate::decide::phase::Trouble;
 use crate::decide::plan::Plan;
@@ -56,9 +56,6 @@ pub struct Inner {
     pub pod: Arc<Pod>,
     pub record: Record,
     pub observed: Observed,
-    /// Containers as the runtime reported them, as long as its list has them in the same state. A list, since
-    /// a map has twice the room and the ids once more.
-    pub reported: Vec<ContainerSeen>,
     /// Containers that could not be started, by name.
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
@@ -146,7 +143,6 @@ impl PodState {
             pod,
             record,
             observed: Observed::default(),
-            reported: Vec::new(),
             failed: BTreeMap::new(),
             plan: Plan::default(),
             trouble: None,

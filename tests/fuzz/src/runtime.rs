@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nodewarden_cri::fuzzing::{self, Received};
 use nodewarden_cri::logs::{Entry, Selection};
-use nodewarden_cri::{Condition, Listing, Table, image_reference};
+use nodewarden_cri::{Condition, ListedSandbox, Listing, Table, image_reference};
 use nodewarden_proto::runtime::v1 as cri;
 use prost::Message;
 
@@ -56,12 +56,18 @@ pub fn cri(input: &[u8]) {
     let Some((which, input)) = input.split_first() else { return };
     match which % 6 {
         0 => {
-            let Some(answer) = decoded::<cri::ListPodSandboxResponse>(input) else { return };
-            list(Listing { sandboxes: answer.items, containers: Vec::new() });
+            let read = fuzzing::sandboxes(input);
+            let answer = decoded::<cri::ListPodSandboxResponse>(input);
+            let sent = answer.map(|answer| answer.items.into_iter().map(Into::into).collect());
+            assert_eq!(read, sent);
+            list(Listing { sandboxes: read.unwrap_or_default(), containers: Vec::new() });
         }
         1 => {
-            let Some(answer) = decoded::<cri::ListContainersResponse>(input) else { return };
-            list(Listing { sandboxes: Vec::new(), containers: answer.containers });
+            let read = fuzzing::containers(input);
+            let answer = decoded::<cri::ListContainersResponse>(input);
+            let sent = answer.map(|answer| answer.containers.into_iter().map(Into::into).collect());
+            assert_eq!(read, sent);
+            list(Listing { sandboxes: Vec::new(), containers: read.unwrap_or_default() });
         }
         2 => {
             let Some(answer) = decoded::<cri::ContainerStatusResponse>(input) else { return };
@@ -73,7 +79,7 @@ pub fn cri(input: &[u8]) {
         }
         3 => {
             let Some(answer) = decoded::<cri::PodSandboxStatusResponse>(input) else { return };
-            let listing = Listing { sandboxes: vec![cri::PodSandbox::default()], containers: Vec::new() };
+            let listing = Listing { sandboxes: vec![ListedSandbox::default()], containers: Vec::new() };
             nodewarden_lifecycle::fuzzing::observed(&listing, &[], &[answer.status.unwrap_or_default()]);
         }
         4 => {

@@ -137,6 +137,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         reason: String::new(),
         message: String::new(),
         image_id: present.image.id.clone(),
+        reported: false,
     };
     devices::added(state, name, &id, &injection).await;
     // On disk with the next change: until then the runtime knows it.
@@ -244,6 +245,7 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
     state.note(|inner| {
         if let Some(seen) = inner.observed.containers.iter_mut().find(|seen| seen.id == id) {
             seen.stage = ContainerStage::Running;
+            seen.reported = false;
             seen.started = Some(Timestamp::now());
         }
     });

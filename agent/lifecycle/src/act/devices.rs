@@ -13,7 +13,7 @@ use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::state::PodState;
 use nodewarden_config::Enforcement;
-use nodewarden_cri::Listing;
+use nodewarden_cri::{ListedContainer, Listing};
 use nodewarden_devices::{AdmissionError, Devices, EnforceError, Guards, PodDemand};
 use nodewarden_manifest::{ContainerKind, Pod};
 use nodewarden_model::PodReason;
@@ -273,7 +273,7 @@ pub async fn reconcile(env: &Arc<Environment>, ours: &Listing) {
 
 /// Pod, container and what it has, of one that has not ended.
 fn devices_of(
-    container: &cri::Container,
+    container: &ListedContainer,
 ) -> Option<(String, String, BTreeMap<String, nodewarden_devices::DevicesPerNuma>)> {
     if container.state == cri::ContainerState::ContainerExited as i32 {
         return None;

@@ -143,7 +143,6 @@ fn gone(state: &PodState) {
     let mut news = false;
     state.update(|inner| {
         inner.observed = Observed::default();
-        inner.reported.clear();
         forget_troubles(inner);
         news = inner.record.note_gone(Timestamp::now());
     });

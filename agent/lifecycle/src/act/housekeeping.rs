@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use super::{devices, look as look_at};
 use crate::decide::relist::{self, Doubts, EventStream};
 use crate::environment::Environment;
-use nodewarden_cri::{Listing, RuntimeError};
+use nodewarden_cri::{ListedContainer, Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
 use nodewarden_model::Detail;
 use nodewarden_pods::spec::labels::{OWNER, TERMINATION_GRACE_PERIOD};
@@ -401,7 +401,7 @@ async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), Runti
     Ok(())
 }
 
-fn grace(container: &cri::Container) -> Duration {
+fn grace(container: &ListedContainer) -> Duration {
     let seconds = container.annotations.get(TERMINATION_GRACE_PERIOD).and_then(|text| text.parse().ok());
     seconds.map_or(GRACE, Duration::from_secs)
 }

@@ -8,7 +8,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use super::{cpusets, exits, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 use crate::state::PodState;
-use nodewarden_cri::{Listing, RuntimeError};
+use nodewarden_cri::{ListedContainer, ListedSandbox, Listing, RuntimeError};
 use nodewarden_pods::spec::{Ownership, is_kubelets};
 
 /// Asks the runtime and takes the answer over; containers that have ended since are recorded.
@@ -19,28 +19,20 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     let client = &state.env.client;
     let uid = state.pod().uid.clone();
     let listing = ours(client.list_pod(&uid).await?, &state.env.ownership);
-    let mut reported = state.set(|inner| std::mem::take(&mut inner.reported));
-    let known = |reported: &[ContainerSeen], listed: &cri::Container| {
-        reported.iter().any(|seen| seen.id == listed.id && seen.stage == stage(listed.state))
-    };
-    reported.retain(|seen| listing.containers.iter().any(|listed| listed.id == seen.id));
+    let mut containers = Vec::with_capacity(listing.containers.len());
     for listed in &listing.containers {
-        if !known(&reported, listed) {
-            match client.container_status(&listed.id).await {
-                Ok(status) => {
-                    reported.retain(|seen| seen.id != listed.id);
-                    reported.push(container(&status, &listed.pod_sandbox_id));
-                }
-                // Removed meanwhile.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => {
-                    state.set(|inner| inner.reported = reported);
-                    return Err(error);
-                }
-            }
+        if let Some(known) = reported(state, listed) {
+            containers.push(known);
+            continue;
+        }
+        match client.container_status(&listed.id).await {
+            Ok(status) => containers.push(container(&status, &listed.pod_sandbox_id)),
+            // Removed meanwhile.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
         }
     }
-    let mut sandboxes = Vec::new();
+    let mut sandboxes = Vec::with_capacity(listing.sandboxes.len());
     for listed in &listing.sandboxes {
         let before = state.read().observed.sandboxes.iter().find(|s| s.id == listed.id).cloned();
         let ips = match before {
@@ -49,10 +41,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
                 match client.sandbox_status(&listed.id).await {
                     Ok(status) => ips(&status),
                     Err(error) if error.is_not_found() => continue,
-                    Err(error) => {
-                        state.set(|inner| inner.reported = reported);
-                        return Err(error);
-                    }
+                    Err(error) => return Err(error),
                 }
             }
             before => before.map(|before| before.ips).unwrap_or_default(),
@@ -61,11 +50,9 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     }
     sandboxes.shrink_to_fit();
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created)));
-    reported.shrink_to_fit();
-    let mut containers = reported.clone();
+    containers.shrink_to_fit();
     containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
     state.set(|inner| {
-        inner.reported = reported;
         inner.observed = Observed { sandboxes, containers };
         inner.unseen = false;
         exits::place_early_ooms(inner);
@@ -77,9 +64,16 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     Ok(())
 }
 
+/// The container as the runtime reported it before; `None` if its list has it in another state since.
+fn reported(state: &PodState, listed: &ListedContainer) -> Option<ContainerSeen> {
+    let inner = state.read();
+    let mut known = inner.observed.containers.iter().filter(|seen| seen.reported);
+    known.find(|seen| seen.id == listed.id && seen.stage == stage(listed.state)).cloned()
+}
+
 /// Notes the containers that a kubelet started and that run on under this agent: their hooks are done, and
 /// they have what the spec asks for.
-fn take_over(state: &PodState, listed: &[cri::Container]) {
+fn take_over(state: &PodState, listed: &[ListedContainer]) {
     let kubelets: Vec<&str> =
         listed.iter().filter(|own| is_kubelets(&own.labels)).map(|own| own.id.as_str()).collect();
     if kubelets.is_empty() {
@@ -151,7 +145,7 @@ pub fn ips(status: &cri::PodSandboxStatus) -> Vec<IpAddr> {
     [network.ip.as_str()].into_iter().chain(more).filter_map(|ip| ip.parse().ok()).collect()
 }
 
-pub(crate) fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
+pub(crate) fn sandbox(listed: &ListedSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
     SandboxSeen {
         id: listed.id.clone(),
         attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
@@ -161,7 +155,7 @@ pub(crate) fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen
     }
 }
 
-fn is_ready(listed: &cri::PodSandbox) -> bool {
+fn is_ready(listed: &ListedSandbox) -> bool {
     listed.state == cri::PodSandboxState::SandboxReady as i32
 }
 
@@ -180,6 +174,7 @@ pub(crate) fn container(status: &cri::ContainerStatus, sandbox: &str) -> Contain
         reason: status.reason.clone(),
         message: status.message.clone(),
         image_id: if status.image_id.is_empty() { status.image_ref.clone() } else { status.image_id.clone() },
+        reported: true,
     }
 }
 
@@ -209,12 +204,12 @@ mod tests {
             containers: vec![container("c", 0, ContainerStage::Running)],
         };
         let listing = |ready: bool, stage: cri::ContainerState| Listing {
-            sandboxes: vec![cri::PodSandbox {
+            sandboxes: vec![ListedSandbox {
                 id: "s0".into(),
                 state: i32::from(!ready),
                 ..Default::default()
             }],
-            containers: vec![cri::Container { id: "c.0".into(), state: stage.into(), ..Default::default() }],
+            containers: vec![ListedContainer { id: "c.0".into(), state: stage.into(), ..Default::default() }],
         };
         let same = listing(true, cri::ContainerState::ContainerRunning);
         assert!(!differs(&observed, &same));
@@ -223,7 +218,7 @@ mod tests {
         assert!(differs(&observed, &Listing::default()));
         assert!(differs(&Observed::default(), &same));
         let mut more = same.clone();
-        more.containers.push(cri::Container { id: "d.0".into(), ..Default::default() });
+        more.containers.push(ListedContainer { id: "d.0".into(), ..Default::default() });
         assert!(differs(&observed, &more));
     }
 }

@@ -51,6 +51,8 @@ pub struct ContainerSeen {
     pub message: String,
     /// As the runtime names it.
     pub image_id: String,
+    /// The runtime reported all of this in this stage; false for what the agent knows from its own calls.
+    pub reported: bool,
 }
 
 impl Observed {

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::runtime::v1 as cri;
 
-/// Annotation of a container with its devices: resource → NUMA node → ids, as JSON. From it allocations are
-/// recovered when the checkpoint is damaged.
-pub const DEVICES: &str = "nodewarden.io/devices";
+pub use nodewarden_cri::labels::DEVICES;
 
 fn ids_to_json(ids: &BTreeMap<String, DevicesPerNuma>) -> String {
     // Maps of strings and numbers can always be serialized.

@@ -9,17 +9,9 @@ use super::Host;
 use nodewarden_manifest::Pod;
 use nodewarden_model::fnv::fnv32a;
 
-/// Label with the pod's name.
-pub const POD_NAME: &str = "io.kubernetes.pod.name";
-/// Label with the pod's namespace.
-pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
-/// Label with the pod's uid; for a static pod the kubelet computes it from the manifest.
-pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// Label with the container's name in its pod.
-pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// Label with the agent that owns a sandbox or container. Those with another value are never touched, and
-/// those without it only where a kubelet's are taken over ([`Ownership`](super::Ownership)).
-pub const OWNER: &str = "nodewarden.io/owner";
+pub use nodewarden_cri::labels::{
+    CONTAINER_NAME, OWNER, POD_NAME, POD_NAMESPACE, POD_UID, TERMINATION_GRACE_PERIOD,
+};
 
 /// Annotation with the number of earlier runs of the container in this pod.
 pub(super) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
@@ -29,8 +21,6 @@ pub(super) const HASH: &str = "io.kubernetes.container.hash";
 pub(super) const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 /// Annotation with `terminationMessagePolicy`: `File` or `FallbackToLogsOnError`.
 pub(super) const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
-/// Annotation with the pod's grace period in seconds, for a pod that has to be ended without its manifest.
-pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 /// `terminationMessagePath` of a container that sets none.
 pub(super) const DEFAULT_TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";

@@ -1,6 +1,6 @@
 //! Which sandboxes and containers of the runtime are the agent's.
 
-use std::collections::HashMap;
+use nodewarden_cri::Labels;
 
 use super::labels::{OWNER, POD_UID};
 
@@ -30,7 +30,7 @@ impl Ownership {
     }
 
     /// Whether a sandbox or container with these labels is the agent's.
-    pub fn has(&self, labels: &HashMap<String, String>) -> bool {
+    pub fn has(&self, labels: &Labels) -> bool {
         match labels.get(OWNER) {
             Some(owner) => *owner == self.owner,
             None => self.kubelets && is_kubelets(labels),
@@ -39,7 +39,7 @@ impl Ownership {
 }
 
 /// Whether a kubelet made the sandbox or container with these labels.
-pub fn is_kubelets(labels: &HashMap<String, String>) -> bool {
+pub fn is_kubelets(labels: &Labels) -> bool {
     !labels.contains_key(OWNER) && labels.contains_key(POD_UID)
 }
 
@@ -49,14 +49,11 @@ mod tests {
 
     #[test]
     fn a_kubelets_containers_are_only_taken_over_where_that_is_asked_for() {
-        let labels = |pairs: &[(&str, &str)]| -> HashMap<String, String> {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-        };
         let [own, other, kubelets, foreign] = [
-            labels(&[(POD_UID, "u"), (OWNER, "me")]),
-            labels(&[(POD_UID, "u"), (OWNER, "other")]),
-            labels(&[(POD_UID, "u")]),
-            labels(&[("app", "u")]),
+            Labels::from([(POD_UID, "u"), (OWNER, "me")]),
+            Labels::from([(POD_UID, "u"), (OWNER, "other")]),
+            Labels::from([(POD_UID, "u")]),
+            Labels::from([("app", "u")]),
         ];
         for (takes_over, expected) in
             [(false, [true, false, false, false]), (true, [true, false, true, false])]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use nodewarden_cri::Listing;
+use nodewarden_cri::{ListedContainer, ListedSandbox, Listing};
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{ContainerState, PodPhase, PodView};
 use nodewarden_pods::spec::Ownership;
@@ -85,7 +85,7 @@ pub fn facts(listing: &Listing, ownership: &Ownership, pods: &Pods) -> Facts {
 }
 
 /// `None` for a container that must not be collected: it runs, or its pod's worker still needs it.
-fn dead(container: &cri::Container, pods: &Pods) -> Option<DeadContainer> {
+fn dead(container: &ListedContainer, pods: &Pods) -> Option<DeadContainer> {
     let uid = container.labels.get(POD_UID)?.clone();
     let name = container.labels.get(CONTAINER_NAME)?.clone();
     let pod_gone = pods.content_can_be_removed(&uid);
@@ -126,14 +126,14 @@ fn is_done_with(id: &str, name: &str, uid: &str, pods: &Pods) -> bool {
 }
 
 /// Whether the container is one of the pod's.
-pub fn is_of(container: &cri::Container, uid: &str) -> bool {
+pub fn is_of(container: &ListedContainer, uid: &str) -> bool {
     container.labels.get(POD_UID).is_some_and(|label| label == uid)
 }
 
 /// Whether a sandbox may be removed, according to a list read just before: it is not ready and has no
 /// containers.
 pub fn is_empty_and_dead(listing: &Listing, sandbox: &str) -> bool {
-    let ready = |s: &cri::PodSandbox| s.state == cri::PodSandboxState::SandboxReady as i32;
+    let ready = |s: &ListedSandbox| s.state == cri::PodSandboxState::SandboxReady as i32;
     listing.sandboxes.iter().any(|s| s.id == sandbox && !ready(s))
         && !listing.containers.iter().any(|c| c.pod_sandbox_id == sandbox)
 }

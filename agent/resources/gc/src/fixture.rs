@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_config::Endpoint;
-use nodewarden_cri::{About, Listing, RuntimeError};
+use nodewarden_cri::{About, ListedContainer, ListedSandbox, Listing, RuntimeError};
 use nodewarden_model::{FsUse, GcSettings, ImageSeen};
 use nodewarden_pods::spec::Ownership;
 use nodewarden_pods::status::{DesiredPods, PodStatusCache};
@@ -64,7 +64,7 @@ impl State {
 
     /// Adds a running container of this image.
     pub fn run(&mut self, id: &str, image: &str) {
-        let container = cri::Container {
+        let container = ListedContainer {
             id: id.into(),
             image_ref: image.into(),
             state: cri::ContainerState::ContainerRunning.into(),
@@ -124,7 +124,7 @@ impl Runtime for FakeRuntime {
         Ok(None)
     }
 
-    async fn sandbox_image(&self, _: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError> {
+    async fn sandbox_image(&self, _: &[ListedSandbox]) -> Result<Option<String>, RuntimeError> {
         Ok(Some("pause:1".into()))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use nodewarden_cri::{Client, Listing, RuntimeError};
+use nodewarden_cri::{Client, ListedSandbox, Listing, RuntimeError};
 use nodewarden_model::ImageSeen;
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -35,7 +35,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// The id of the image that a reference names, if the runtime has it.
     async fn image_id(&self, reference: &str) -> Result<Option<String>, RuntimeError>;
     /// The image of sandboxes, if the runtime reports it.
-    async fn sandbox_image(&self, sandboxes: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError>;
+    async fn sandbox_image(&self, sandboxes: &[ListedSandbox]) -> Result<Option<String>, RuntimeError>;
     /// Removes an image with all its names.
     async fn remove_image(&self, id: &str) -> Result<(), RuntimeError>;
     /// The directories of images and containers.
@@ -58,7 +58,7 @@ impl Runtime for Client {
         Ok(self.image(reference).await?.map(|image| image.id))
     }
 
-    async fn sandbox_image(&self, sandboxes: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError> {
+    async fn sandbox_image(&self, sandboxes: &[ListedSandbox]) -> Result<Option<String>, RuntimeError> {
         Self::sandbox_image(self, sandboxes).await
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use nodewarden_cri::ListedContainer;
 use nodewarden_cri::image_reference::normalized;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{ImageSeen, Origin, Used};
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
-use nodewarden_proto::runtime::v1 as cri;
 
 /// The users of each image by its id: the strongest reason, and the users as text for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'a> ImageIndex<'a> {
 pub fn users(
     images: &[ImageSeen],
     names: &ImageIndex<'_>,
-    containers: &[cri::Container],
+    containers: &[ListedContainer],
     sandbox: Option<&str>,
     manifests: &[ManifestImage],
 ) -> Users {
@@ -84,8 +84,7 @@ pub fn users(
     };
     for container in containers {
         // The name in its specification may refer to another image by now.
-        let spec = container.image.as_ref().map(|spec| spec.image.as_str()).unwrap_or_default();
-        let references = [container.image_id.as_str(), &container.image_ref, spec];
+        let references = [&container.image_id, &container.image_ref, &container.image];
         if let Some(id) = references.into_iter().find_map(|reference| names.id(reference)) {
             add(id, Used::Container, user_name(container));
         }
@@ -105,7 +104,7 @@ pub fn users(
 }
 
 /// `namespace/pod/container`, or the container's id if its labels are incomplete.
-fn user_name(container: &cri::Container) -> String {
+fn user_name(container: &ListedContainer) -> String {
     let label = |name: &str| container.labels.get(name).map(String::as_str);
     match (label(POD_NAMESPACE), label(POD_NAME), label(CONTAINER_NAME)) {
         (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
@@ -115,20 +114,18 @@ fn user_name(container: &cri::Container) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
 
     fn image(id: &str, name: &str) -> ImageSeen {
         ImageSeen { id: id.into(), names: vec![name.into()], size: 1, pinned: id == "pinned" }
     }
 
-    fn container(id: &str, image_id: &str, image_ref: &str, spec: &str) -> cri::Container {
-        cri::Container {
+    fn container(id: &str, image_id: &str, image_ref: &str, spec: &str) -> ListedContainer {
+        ListedContainer {
             id: id.into(),
             image_id: image_id.into(),
             image_ref: image_ref.into(),
-            image: Some(cri::ImageSpec { image: spec.into(), ..Default::default() }),
+            image: spec.into(),
             ..Default::default()
         }
     }
@@ -145,10 +142,7 @@ mod tests {
             image("odd", "docker.io/library/odd:1"),
         ];
         let mut labelled = container("1", "", "a", "docker.io/library/free:1");
-        labelled.labels = HashMap::from(
-            [(POD_NAMESPACE, "shop"), (POD_NAME, "web"), (CONTAINER_NAME, "c")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
+        labelled.labels = [(POD_NAMESPACE, "shop"), (POD_NAME, "web"), (CONTAINER_NAME, "c")].into();
         let containers = [labelled, container("2", "", "b:1", ""), container("3", "gone", "gone", "c:1")];
         let manifest =
             |reference: &str| ManifestImage { reference: reference.into(), user: format!("m {reference}") };

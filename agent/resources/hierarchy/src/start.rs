@@ -1,6 +1,6 @@
 //! Prepares and starts the hierarchy manager from the configuration.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::reconciler::{HasVolumes, Reconciler, Setup};
 use super::sweeper::InUse;
 use super::{HierarchyError, Namer};
 use nodewarden_config::{Config, Endpoint, Enforce, MachineFacts, NodeSettings};
-use nodewarden_cri::{Client, Listing};
+use nodewarden_cri::{Client, Labels, Listing};
 use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
 use nodewarden_machine::cgroup::{Layout, LayoutKind};
 use nodewarden_machine::node::gather::Sources;
@@ -222,7 +222,7 @@ fn in_use(endpoint: &Endpoint, limit: Duration, runtime: &tokio::runtime::Handle
 
 /// The uids of the pods that sandboxes and containers belong to.
 fn uids(listing: &Listing) -> BTreeSet<String> {
-    let label = |labels: &HashMap<String, String>| labels.get(POD_UID).cloned();
+    let label = |labels: &Labels| labels.get(POD_UID).cloned();
     let sandboxes = listing.sandboxes.iter().flat_map(|sandbox| {
         let named = sandbox.metadata.as_ref().map(|metadata| metadata.uid.clone());
         named.into_iter().chain(label(&sandbox.labels))

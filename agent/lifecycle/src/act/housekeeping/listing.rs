@@ -12,14 +12,20 @@ pub fn by_uid(listing: Listing) -> BTreeMap<String, Listing> {
     let mut pods: BTreeMap<String, Listing> = BTreeMap::new();
     for sandbox in listing.sandboxes {
         let uid = sandbox.metadata.as_ref().map(|metadata| metadata.uid.clone()).unwrap_or_default();
-        pods.entry(uid).or_default().sandboxes.push(sandbox);
+        push(&mut pods.entry(uid).or_default().sandboxes, sandbox);
     }
     for container in listing.containers {
         let uid = container.labels.get(POD_UID).cloned().unwrap_or_default();
-        pods.entry(uid).or_default().containers.push(container);
+        push(&mut pods.entry(uid).or_default().containers, container);
     }
     pods.remove("");
     pods
+}
+
+/// Without room for more, which a pod has only a few of: a vector begins with room for four.
+fn push<T>(of_pod: &mut Vec<T>, item: T) {
+    of_pod.reserve_exact(1);
+    of_pod.push(item);
 }
 
 /// Changes with what of a pod can change at the runtime.

@@ -1,3 +1,4 @@
+use nodewarden_cri::ListedSandbox;
 use serde_json::json;
 
 use super::*;
@@ -7,7 +8,7 @@ use crate::record::ContainerRecord;
 use crate::set_aside::tests::Immutable;
 
 fn look_of(uids: &[(&str, i32)]) -> Option<Look> {
-    let sandbox = |(uid, state): &(&str, i32)| cri::PodSandbox {
+    let sandbox = |(uid, state): &(&str, i32)| ListedSandbox {
         id: format!("sandbox of {uid}"),
         metadata: Some(cri::PodSandboxMetadata { uid: (*uid).to_owned(), ..Default::default() }),
         state: *state,

@@ -1,5 +1,5 @@
+use nodewarden_cri::Labels;
 use nodewarden_model::EvictionCause;
-use std::collections::HashMap;
 
 use serde_json::json;
 
@@ -17,12 +17,13 @@ fn ids(facts: &Facts) -> Vec<&str> {
 #[test]
 fn only_containers_with_the_owner_label_are_collected() {
     let mut foreign = container("c1", "gone", "c", 0, cri::ContainerState::ContainerExited);
-    foreign.labels.insert(nodewarden_pods::spec::OWNER.into(), "other".into());
+    foreign.labels =
+        [(POD_UID, "gone"), (CONTAINER_NAME, "c"), (nodewarden_pods::spec::OWNER, "other")].into();
     let mut bare = foreign.clone();
-    bare.labels = HashMap::new();
+    bare.labels = Labels::default();
     let ours = container("c2", "gone", "c", 0, cri::ContainerState::ContainerExited);
     let mut foreign_sandbox = sandbox("s1", "gone", 0, false);
-    foreign_sandbox.labels.clear();
+    foreign_sandbox.labels = Labels::default();
     let listing = Listing {
         sandboxes: vec![foreign_sandbox, sandbox("s2", "gone", 0, false)],
         containers: vec![foreign, bare, ours],

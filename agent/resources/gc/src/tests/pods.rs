@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use nodewarden_cri::ListedContainer;
 use nodewarden_model::{EvictionCause, PodPhase};
 use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
@@ -17,7 +18,7 @@ const EXITED: cri::ContainerState = cri::ContainerState::ContainerExited;
 /// each.
 fn dead() -> State {
     let mut state = State::default();
-    let in_sandbox = |mut container: cri::Container, sandbox: &str| {
+    let in_sandbox = |mut container: ListedContainer, sandbox: &str| {
         container.pod_sandbox_id = sandbox.into();
         container
     };

@@ -157,6 +157,7 @@ impl World {
             reason: String::new(),
             message: String::new(),
             image_id: String::new(),
+            reported: true,
         });
     }
 
