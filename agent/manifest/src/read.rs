@@ -15,7 +15,8 @@ use crate::{PodKind, QosClass};
 /// The pod without its invalid quantities, which are returned as problems. A pod without a spec has no
 /// containers.
 pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
-    let spec = pod.spec.unwrap_or_default();
+    let mut spec = pod.spec.unwrap_or_default();
+    shrink(&mut spec);
     let mut problems = Vec::new();
     let mut containers = containers(&spec.containers, "spec.containers", false, &mut problems);
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -43,6 +44,18 @@ pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
     };
     pod.qos = qos::class(&pod);
     (pod, problems)
+}
+
+/// Gives up the room for more items: a decoded list of one container has room for four, 1.1 KiB each.
+fn shrink(spec: &mut v1::PodSpec) {
+    spec.containers.shrink_to_fit();
+    spec.init_containers.iter_mut().for_each(Vec::shrink_to_fit);
+    spec.volumes.iter_mut().for_each(Vec::shrink_to_fit);
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        container.env.iter_mut().for_each(Vec::shrink_to_fit);
+        container.ports.iter_mut().for_each(Vec::shrink_to_fit);
+        container.volume_mounts.iter_mut().for_each(Vec::shrink_to_fit);
+    }
 }
 
 fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Problem>) -> Vec<Container> {
