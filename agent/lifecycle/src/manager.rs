@@ -82,7 +82,8 @@ pub struct Manager {
     env: Arc<Environment>,
     sink: HierarchyHandle,
     desired: Desired,
-    workers: BTreeMap<String, WorkerEntry>,
+    /// By uid. Boxed: a map has room for more entries than it holds.
+    workers: BTreeMap<String, Box<WorkerEntry>>,
     reports: mpsc::UnboundedSender<Report>,
     reported: mpsc::UnboundedReceiver<Report>,
     housekeeping: Housekeeping,
@@ -298,7 +299,7 @@ impl Manager {
         }));
         self.workers.insert(
             uid,
-            WorkerEntry {
+            Box::new(WorkerEntry {
                 orders,
                 state: own,
                 kept,
@@ -307,7 +308,7 @@ impl Manager {
                 evicted: is_evicted,
                 resize: PodResize::default(),
                 api: OrderedByApi::default(),
-            },
+            }),
         );
     }
 

@@ -189,7 +189,7 @@ pub struct ContainerView {
     /// The state of the newest container.
     pub state: ContainerState,
     /// How the previous container ended; `None` if there was none.
-    pub last: Option<Ended>,
+    pub last: Option<Box<Ended>>,
     /// How often it was restarted.
     pub restarts: u32,
     /// Whether it is started, and its readiness probe, if it has one, succeeds; for an init container,
@@ -204,7 +204,7 @@ pub struct ContainerView {
     /// What device plugins allocated to it: for each resource, the devices with their health.
     pub devices: BTreeMap<String, Vec<(String, Health)>>,
     /// The process of this container that the OOM killer killed last, PID 1 or not; `None` if there was none.
-    pub oom: Option<OomVictim>,
+    pub oom: Option<Box<OomVictim>>,
 }
 
 /// `status.containerStatuses[].state`.
@@ -223,7 +223,7 @@ pub enum ContainerState {
         since: Timestamp,
     },
     /// The container has ended and is not restarted.
-    Terminated(Ended),
+    Terminated(Box<Ended>),
 }
 
 /// How a container ended.

@@ -92,7 +92,7 @@ impl ContainerRecord {
         self.failures = self.failures_with(kind, seen, settings);
         self.pending &= seen.attempt < self.restarts;
         self.restarts = self.restarts.max(seen.attempt);
-        self.last = Some(ended.clone());
+        self.last = Some(Box::new(ended.clone()));
         Some(ended)
     }
 

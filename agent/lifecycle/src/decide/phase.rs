@@ -165,7 +165,7 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
         started,
         resources: own.given.as_ref().filter(|_| running).cloned(),
         devices: facts.devices.get(name).cloned().unwrap_or_default(),
-        oom: seen.and_then(|seen| own.victim(&seen.id)).cloned(),
+        oom: seen.and_then(|seen| own.victim(&seen.id)).cloned().map(Box::new),
         state,
     }
 }
@@ -185,7 +185,7 @@ fn state(
     container: &Container,
     seen: Option<&ContainerSeen>,
     own: &ContainerRecord,
-) -> (ContainerState, Option<Ended>) {
+) -> (ContainerState, Option<Box<Ended>>) {
     let name = &container.name;
     let waiting = facts.failed.get(name).or_else(|| facts.plan.waiting.get(name));
     let wait = || {
@@ -201,7 +201,7 @@ fn state(
     let before = || {
         let newest = seen.map(|seen| seen.id.as_str());
         let older = facts.observed.ended(name).filter(|c| Some(c.id.as_str()) != newest);
-        let older = older.max_by_key(|c| (c.attempt, c.created)).map(|c| own.ended(c));
+        let older = older.max_by_key(|c| (c.attempt, c.created)).map(|c| Box::new(own.ended(c)));
         let noted = own.last.as_ref().filter(|last| Some(last.id.as_str()) != newest);
         match (older, noted) {
             (Some(older), Some(noted)) if older.id == noted.id => Some(noted.clone()),
@@ -218,7 +218,7 @@ fn state(
             // As the kubelet says of containers that a pod left without a trace (status manager
             // `TerminatePod`).
             None if has_failed(facts) && container.kind == ContainerKind::Regular => {
-                (ContainerState::Terminated(untraced()), None)
+                (ContainerState::Terminated(Box::new(untraced())), None)
             }
             last => (wait(), last.clone()),
         };
@@ -230,7 +230,7 @@ fn state(
         }
         ContainerStage::Exited => {
             let noted = own.last.as_ref().filter(|last| last.id == seen.id);
-            let ended = noted.cloned().unwrap_or_else(|| own.ended(seen));
+            let ended = noted.cloned().unwrap_or_else(|| Box::new(own.ended(seen)));
             match waiting {
                 Some(_) => (wait(), Some(ended)),
                 None => (ContainerState::Terminated(ended), before()),
@@ -243,7 +243,7 @@ fn state(
                 exit_code: 137,
                 ..own.ended(seen)
             };
-            (ContainerState::Terminated(ended), before())
+            (ContainerState::Terminated(Box::new(ended)), before())
         }
     }
 }

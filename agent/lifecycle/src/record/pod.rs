@@ -65,7 +65,7 @@ pub struct ContainerRecord {
     /// runtime does not have it.
     pub pending: bool,
     /// How the newest one that ended did.
-    pub last: Option<Ended>,
+    pub last: Option<Box<Ended>>,
     /// The container whose postStart hook is done.
     pub hooked: String,
     /// When that container started. The runtime's time stays where it is when the wall clock is set; this one
@@ -75,7 +75,7 @@ pub struct ContainerRecord {
     /// The container that the agent itself ended to start it again: no failure of its own.
     pub stopped: String,
     /// The newest process of the container with this id that was killed for memory.
-    pub oom: Option<(String, OomVictim)>,
+    pub oom: Option<Box<(String, OomVictim)>>,
     /// Of its probes. Boxed, since most containers have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<Box<ProbeRecord>>,
@@ -207,11 +207,11 @@ impl ContainerRecord {
             last.reason = EndReason::OomKilled;
             last.oom = Some(victim.clone());
         }
-        self.oom = Some((id.to_owned(), victim));
+        self.oom = Some(Box::new((id.to_owned(), victim)));
     }
 
     /// The newest process of the container `id` that was killed for memory.
     pub fn victim(&self, id: &str) -> Option<&OomVictim> {
-        self.oom.as_ref().filter(|(of, _)| of == id).map(|(_, victim)| victim)
+        self.oom.as_deref().filter(|(of, _)| of == id).map(|(_, victim)| victim)
     }
 }

@@ -76,7 +76,7 @@ fn newest_victim(container: &ContainerView) -> Option<&OomVictim> {
         _ => None,
     };
     let last = container.last.as_ref().and_then(|last| last.oom.as_ref());
-    container.oom.iter().chain(ended).chain(last).max_by_key(|victim| victim.time)
+    container.oom.as_deref().into_iter().chain(ended).chain(last).max_by_key(|victim| victim.time)
 }
 
 /// State of the newest container in CRI's terms; `None` if there is no container.

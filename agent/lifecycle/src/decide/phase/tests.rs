@@ -169,12 +169,15 @@ fn a_kill_for_memory_is_shown_as_oom_killed() {
     let with = |stage: ContainerSeen| {
         let mut case = Case::new("Never", up(stage));
         let own = case.record.containers.entry("c".into()).or_default();
-        own.oom = Some(("c.0".into(), victim.clone()));
+        own.oom = Some(Box::new(("c.0".into(), victim.clone())));
         case.view(3600).containers[2].clone()
     };
     // A child process: the container still runs.
     let view = with(container("c", 0, Running));
-    assert_eq!((view.oom.as_ref(), &view.state), (Some(&victim), &ContainerState::Running { since: at(0) }));
+    assert_eq!(
+        (view.oom.as_deref(), &view.state),
+        (Some(&victim), &ContainerState::Running { since: at(0) })
+    );
     let end = |code, reason: &str| {
         let view = with(ContainerSeen { reason: reason.into(), ..exited("c", 0, code) });
         let ContainerState::Terminated(ended) = view.state else { unreachable!() };

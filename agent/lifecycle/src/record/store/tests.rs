@@ -27,8 +27,8 @@ fn record() -> Record {
     let own = record.containers.entry("c".into()).or_default();
     **own = ContainerRecord {
         failures: 4,
-        last: Some(last),
-        oom: Some(("c.3".into(), victim)),
+        last: Some(Box::new(last)),
+        oom: Some(Box::new(("c.3".into(), victim))),
         ..(**own).clone()
     };
     record.ending = Some(Ending { since: at(9), grace_seconds: 30, why: "its manifest is gone".into() });
