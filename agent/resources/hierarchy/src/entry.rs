@@ -157,7 +157,7 @@ pub fn entries(limits: &Limits) -> Vec<(Limit, Value)> {
     ]
     .into_iter()
     .filter_map(|(limit, value)| value.map(|v| (limit, v)))
-    .chain(limits.hugetlb.iter().map(|(size, b)| (Limit::Hugetlb(*size), Value::Bound(*b))))
+    .chain(limits.hugetlb.iter().map(|(size, b)| (Limit::Hugetlb(size), Value::Bound(b))))
     .collect()
 }
 
@@ -179,12 +179,7 @@ pub fn only(of: &Limits, mut keep: impl FnMut(Limit) -> bool) -> Limits {
         memsw_max: if_kept(keep(Limit::MemswMax), &of.memsw_max),
         oom_group: if_kept(keep(Limit::OomGroup), &of.oom_group),
         pids_max: if_kept(keep(Limit::PidsMax), &of.pids_max),
-        hugetlb: of
-            .hugetlb
-            .iter()
-            .filter(|(s, _)| keep(Limit::Hugetlb(**s)))
-            .map(|(s, b)| (*s, *b))
-            .collect(),
+        hugetlb: of.hugetlb.iter().filter(|(size, _)| keep(Limit::Hugetlb(*size))).collect(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::unlimited::unlimited;
 use super::{Node, WeightFormula, amount, cpu, oom};
 use crate::allocatable;
 use nodewarden_config::{MemoryReservation, SwapBehavior};
-use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits, PageSize};
+use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, HugePageLimits, Limits, PageSize};
 use nodewarden_manifest::QosClass;
 use nodewarden_manifest::{Container, Pod, ResourceList, Resources};
 
@@ -230,7 +230,7 @@ pub fn sandbox_limits(node: Node<'_>) -> Limits {
 
 /// Removes the fields that the runtime decides.
 fn runtimes_own(limits: Limits) -> Limits {
-    Limits { pids_max: None, cpuset_cpus: None, hugetlb: BTreeMap::new(), ..limits }
+    Limits { pids_max: None, cpuset_cpus: None, hugetlb: HugePageLimits::default(), ..limits }
 }
 
 #[cfg(test)]

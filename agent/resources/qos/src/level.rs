@@ -1,15 +1,13 @@
 //! The limits of the cgroups of the node and of the QoS classes (kubelet node_container_manager_linux.go,
 //! qos_container_manager_linux.go).
 
-use std::collections::BTreeMap;
-
 use super::memory::Protection;
 use super::unlimited::unlimited;
 use super::{Node, amount, cpu, pod};
 use crate::allocatable;
 use crate::allocatable::Available;
 use nodewarden_config::Enforce;
-use nodewarden_machine::cgroup::control::{Bound, CpuShare, Limits, PageSize};
+use nodewarden_machine::cgroup::control::{Bound, CpuShare, HugePageLimits, Limits};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 
@@ -132,7 +130,7 @@ fn protect(limits: &mut Limits, protection: Protection, node: Node<'_>) {
     }
 }
 
-fn hugetlb_unbounded(node: Node<'_>) -> BTreeMap<PageSize, Bound> {
+fn hugetlb_unbounded(node: Node<'_>) -> HugePageLimits {
     let sizes = node.capacity.hugepages.keys().filter(|_| node.facts.hugetlb);
     sizes.map(|size| (*size, Bound::At(HUGETLB_UNBOUNDED))).collect()
 }

@@ -1,11 +1,11 @@
 //! The limits of kubeReservedCgroup and systemReservedCgroup. The agent does not own these cgroups: they must
 //! exist, and only the reserved resources are limited.
 
-use std::collections::BTreeMap;
-
 use super::{Node, amount, cpu};
 use nodewarden_config::Enforce;
-use nodewarden_machine::cgroup::control::{Bound, CgroupName, CpuShare, DriverKind, Limits, NameError};
+use nodewarden_machine::cgroup::control::{
+    Bound, CgroupName, CpuShare, DriverKind, HugePageLimits, Limits, NameError,
+};
 use nodewarden_manifest::ResourceList;
 
 /// The kubelet's name of process ids among reservations.
@@ -84,7 +84,7 @@ fn limits(reserved: &ResourceList, node: Node<'_>) -> Limits {
     let hugetlb = if facts.hugetlb {
         node.capacity.hugepages.keys().map(|size| (*size, Bound::At(0))).collect()
     } else {
-        BTreeMap::new()
+        HugePageLimits::default()
     };
     Limits {
         memory_max: memory.map(amount::limit),

@@ -1,11 +1,9 @@
 //! A cgroup without any limit, with every field set: a limit that was removed has to be reset like any other
 //! value.
 
-use std::collections::BTreeMap;
-
 use super::Node;
 use super::cpu::{DEFAULT_PERIOD_US, MIN_SHARES};
-use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
+use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, HugePageLimits, Limits};
 
 /// Limits without effect, with the minimum share of the CPU. Fields whose file this machine lacks are `None`,
 /// and huge pages are set by the caller.
@@ -25,7 +23,7 @@ pub(super) fn unlimited(node: Node<'_>) -> Limits {
         memsw_max: (!v2 && facts.swap).then_some(Bound::Max),
         oom_group: (v2 && facts.oom_group).then_some(false),
         pids_max: facts.pids.then_some(Bound::Max),
-        hugetlb: BTreeMap::new(),
+        hugetlb: HugePageLimits::default(),
     }
 }
 

@@ -1,8 +1,6 @@
 //! The limits of one cgroup, in terms that v1, v2 and systemd share.
 
-use std::collections::BTreeMap;
-
-use super::{Bound, CpuQuota, PageSize};
+use super::{Bound, CpuQuota, HugePageLimits};
 use crate::cgroup::Controller;
 
 /// The controllers of these limits.
@@ -11,7 +9,7 @@ pub const LIMITED: [Controller; 5] =
 
 /// Limits of one cgroup. `None` means "not set" to a writer; a reader returns it if the controller is missing
 /// or this version of cgroups lacks the limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// The share of the CPU among siblings.
     pub cpu: Option<CpuShare>,
@@ -38,7 +36,7 @@ pub struct Limits {
     /// Number of processes: `pids.max`.
     pub pids_max: Option<Bound>,
     /// Bytes for each page size.
-    pub hugetlb: BTreeMap<PageSize, Bound>,
+    pub hugetlb: HugePageLimits,
 }
 
 /// A cgroup's share of the CPU among its siblings.
@@ -50,4 +48,15 @@ pub enum CpuShare {
     /// In v2's unit (1 to 10,000), already converted: the form in which a v2 cgroup is read, and for
     /// containers whose runtime uses another formula.
     Weight(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of every pod are held.
+    #[test]
+    fn limits_are_small() {
+        assert!(size_of::<Limits>() <= 224, "{}", size_of::<Limits>());
+    }
 }

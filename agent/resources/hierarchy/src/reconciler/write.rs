@@ -122,8 +122,6 @@ fn why_not(new: u64, used: Result<Option<u64>, CgroupError>) -> Option<String> {
 
 /// The limits of `over` where set, else those of `under`.
 fn merged(under: &Limits, over: &Limits) -> Limits {
-    let mut hugetlb = under.hugetlb.clone();
-    hugetlb.extend(over.hugetlb.iter().map(|(size, bound)| (*size, *bound)));
     Limits {
         cpu: over.cpu.or(under.cpu),
         cpu_quota: over.cpu_quota.or(under.cpu_quota),
@@ -137,7 +135,7 @@ fn merged(under: &Limits, over: &Limits) -> Limits {
         memsw_max: over.memsw_max.or(under.memsw_max),
         oom_group: over.oom_group.or(under.oom_group),
         pids_max: over.pids_max.or(under.pids_max),
-        hugetlb,
+        hugetlb: under.hugetlb.iter().chain(over.hugetlb.iter()).collect(),
     }
 }
 

@@ -78,8 +78,8 @@ fn v2(limits: &Limits) -> BTreeMap<String, Value> {
     add("memory.high", limits.memory_high.map(memory));
     add("memory.swap.max", limits.swap_max.map(memory));
     add("memory.oom.group", limits.oom_group.map(|group| json!(u8::from(group))));
-    for (size, max) in &limits.hugetlb {
-        add(&format!("hugetlb.{size}.max"), Some(bound(*max)));
+    for (size, max) in limits.hugetlb.iter() {
+        add(&format!("hugetlb.{size}.max"), Some(bound(max)));
     }
     files
 }

@@ -115,8 +115,8 @@ fn huge_pages_and_processes_are_limited() {
         &machine,
     );
     assert_eq!(limits.pids_max, Some(Bound::At(4096)));
-    assert_eq!(limits.hugetlb[&PageSize(2 * MIB)], Bound::At(64 * MIB));
-    assert_eq!(limits.hugetlb[&PageSize(1024 * MIB)], Bound::At(0));
+    assert_eq!(limits.hugetlb.get(PageSize(2 * MIB)), Some(Bound::At(64 * MIB)));
+    assert_eq!(limits.hugetlb.get(PageSize(1024 * MIB)), Some(Bound::At(0)));
 }
 
 #[test]

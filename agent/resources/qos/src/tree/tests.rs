@@ -45,7 +45,7 @@ fn without_classes_only_a_configured_root_is_limited() {
     let group = &tree.groups.values().next().expect("one");
     assert_eq!(group.role, Role::Node);
     assert_eq!(group.limits.memory_max, Some(Bound::At(machine.capacity.memory_bytes)));
-    assert!(group.limits.hugetlb.values().all(|max| *max == Bound::At(0)), "there are none");
+    assert!(group.limits.hugetlb.iter().all(|(_, max)| max == Bound::At(0)), "there are none");
 }
 
 #[test]

@@ -44,11 +44,9 @@ impl Interface {
             Some(Version::V2) => files.memory_v2(&mut limits)?,
         }
         limits.pids_max = files.value(Controller::Pids, "pids.max", |_, text| bound(text))?;
-        for size in &self.huge_pages {
-            if let Some(found) = files.hugetlb(*size)? {
-                limits.hugetlb.insert(*size, found);
-            }
-        }
+        let mut of_size = |size: &PageSize| Ok(files.hugetlb(*size)?.map(|found| (*size, found)));
+        let sizes = self.huge_pages.iter().filter_map(|size| of_size(size).transpose());
+        limits.hugetlb = sizes.collect::<Result<_, E>>()?;
         Ok(limits)
     }
 }

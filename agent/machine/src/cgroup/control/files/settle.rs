@@ -50,7 +50,7 @@ impl Interface {
                 .filter(|(size, _)| {
                     self.version(Controller::Hugetlb).is_some() && self.huge_pages.contains(size)
                 })
-                .map(|(size, bound)| (*size, self.settled_bytes(*bound, size.0)))
+                .map(|(size, bound)| (size, self.settled_bytes(bound, size.0)))
                 .collect(),
         }
     }

@@ -231,7 +231,7 @@ fn missing_optional_controllers_have_no_limits() {
     let files: Vec<_> = bare.writes(&limits, &Limits::default()).into_iter().map(|w| w.controller).collect();
     assert!(files.iter().all(|c| matches!(c, Controller::Cpu | Controller::Memory)), "{files:?}");
     let settled = bare.settled(&limits);
-    assert_eq!((settled.pids_max, settled.cpuset_cpus, settled.hugetlb.len()), (None, None, 0));
+    assert_eq!((settled.pids_max, settled.cpuset_cpus, settled.hugetlb.is_empty()), (None, None, true));
 }
 
 #[test]

@@ -175,12 +175,12 @@ impl List<'_> {
 
     fn hugetlb(&mut self, limits: &Limits) {
         let Some(version) = self.interface.version(Controller::Hugetlb) else { return };
-        for (size, bound) in &limits.hugetlb {
+        for (size, bound) in limits.hugetlb.iter() {
             // Reservations are limited too (kernel 5.7 on): else a reservation above the limit would succeed,
             // and using it would end the process (SIGBUS).
             for file in hugetlb_files(version) {
                 let text = match version {
-                    Version::V1 => minus_one(*bound),
+                    Version::V1 => minus_one(bound),
                     Version::V2 => bound.to_string(),
                 };
                 self.add(Controller::Hugetlb, format!("hugetlb.{size}.{file}"), text, Absent::Fine);

@@ -73,7 +73,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         swap_max: b.2,
         memsw_max: b.3,
         pids_max: b.4,
-        hugetlb,
+        hugetlb: hugetlb.into_iter().collect(),
     })
 }
 
@@ -100,10 +100,10 @@ proptest! {
 fn huge_page_limits_of_use_and_reservation_that_differ_equal_no_limit_value() {
     let mut fake = Fake::default();
     fake.apply(v2().writes(&pod(), &Limits::default()), unit);
-    assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(4 << 20));
+    assert_eq!(fake.read(&v2()).hugetlb.get(MIB2), Some(Bound::At(4 << 20)));
     fake.0.insert((Controller::Hugetlb, "hugetlb.2MB.rsvd.max".to_owned()), "max".to_owned());
-    assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(u64::MAX));
+    assert_eq!(fake.read(&v2()).hugetlb.get(MIB2), Some(Bound::At(u64::MAX)));
     // Older kernels limit no reservation.
     fake.0.remove(&(Controller::Hugetlb, "hugetlb.2MB.rsvd.max".to_owned()));
-    assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(4 << 20));
+    assert_eq!(fake.read(&v2()).hugetlb.get(MIB2), Some(Bound::At(4 << 20)));
 }
