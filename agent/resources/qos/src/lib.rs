@@ -26,7 +26,7 @@ pub mod weight;
 
 pub use container::ContainerParameters;
 pub use facts::{HierarchyFacts, Node, OptionalFiles};
-pub use tree::{Group, Levels, Role, Tree, tree};
+pub use tree::{Group, Levels, Role, Tree, tree, tree_above};
 pub use weight::{FormulaEvidence, WeightFormula};
 
 #[cfg(any(test, feature = "testing"))]

@@ -93,21 +93,38 @@ impl Levels {
 ///
 /// # Errors
 /// When `cgroupRoot` or a pod's uid cannot be a cgroup's name.
-pub fn tree<'a>(pods: impl IntoIterator<Item = &'a Pod>, node: Node<'_>) -> Result<Tree, NameError> {
+pub fn tree<'a>(
+    pods: impl IntoIterator<Item = &'a Pod, IntoIter: Clone>,
+    node: Node<'_>,
+) -> Result<Tree, NameError> {
+    let pods = pods.into_iter();
+    let mut tree = tree_above(pods.clone(), node)?;
+    if node.settings.cgroups_per_qos {
+        let levels = Levels::below(&node.settings.cgroup_root)?;
+        for pod in pods {
+            let role = Role::Pod { uid: pod.uid.clone() };
+            let group = Group { role, limits: pod::limits(pod, node) };
+            tree.groups.insert(levels.pod(pod.qos, &pod.uid)?, group);
+        }
+    }
+    Ok(tree)
+}
+
+/// As [`tree()`], without the cgroups of the pods themselves. Their limits are those of [`pod::limits`]: who
+/// computes them one by one does not hold those of all pods at once.
+///
+/// # Errors
+/// When `cgroupRoot` cannot be a cgroup's name.
+pub fn tree_above<'a>(pods: impl IntoIterator<Item = &'a Pod>, node: Node<'_>) -> Result<Tree, NameError> {
     let root = &node.settings.cgroup_root;
     let mut groups = BTreeMap::new();
     if node.settings.cgroups_per_qos {
         let levels = Levels::below(root)?;
-        let pods: Vec<&Pod> = pods.into_iter().collect();
-        let demand = level::Demand::of(pods.iter().copied(), node);
+        let demand = level::Demand::of(pods, node);
         let mut add = |name: &CgroupName, role, limits| groups.insert(name.clone(), Group { role, limits });
         add(&levels.kubepods, Role::Node, level::kubepods(&demand, node));
         add(&levels.burstable, Role::Class(QosClass::Burstable), level::burstable(&demand, node));
         add(&levels.best_effort, Role::Class(QosClass::BestEffort), level::best_effort(&demand, node));
-        for pod in pods {
-            let name = levels.pod(pod.qos, &pod.uid)?;
-            add(&name, Role::Pod { uid: pod.uid.clone() }, pod::limits(pod, node));
-        }
     } else {
         let name = CgroupName::from_cgroupfs_path(root)?;
         if !name.is_root() {

@@ -188,3 +188,20 @@ proptest! {
         }
     }
 }
+
+/// What the pods request counts in it.
+#[test]
+fn the_tree_above_is_that_without_the_pods() {
+    let machine = Machine::new(V2);
+    let pods = [
+        fixture::pod("1", "{containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}]}"),
+        fixture::pod("2", "{containers: [{name: a, resources: {requests: {cpu: 1}}}]}"),
+    ];
+    let mut whole = tree(&pods, machine.node()).expect("names");
+    for pod in &pods {
+        let name = Levels::below(&machine.settings.cgroup_root).and_then(|own| own.pod(pod.qos, &pod.uid));
+        let group = whole.groups.remove(&name.expect("a name")).expect("a pod's");
+        assert_eq!(group.limits, pod::limits(pod, machine.node()));
+    }
+    assert_eq!(tree_above(&pods, machine.node()), Ok(whole));
+}
