@@ -1,6 +1,5 @@
 //! Clients, settings and limits that all workers share.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ use nodewarden_cri::Client;
 use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::PodCgroupState;
+use nodewarden_hierarchy::PodCgroupStates;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
@@ -41,7 +40,7 @@ use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking;
 
 /// The cgroups of pods by uid, as the hierarchy reports them.
-pub type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
+pub type Places = watch::Receiver<Arc<PodCgroupStates>>;
 
 /// What every worker needs and none of them changes: clients, settings, directories and limits.
 #[derive(Debug)]
@@ -182,7 +181,7 @@ impl Environment {
             container_name: container_name.to_owned(),
         };
         let detail = Detail::Pod { reason: reason.to_owned(), message };
-        self.journal.append(Timestamp::now(), place.unwrap_or_default().as_str(), Some(pod), detail);
+        self.journal.append(Timestamp::now(), &*place.unwrap_or_default(), Some(pod), detail);
     }
 }
 

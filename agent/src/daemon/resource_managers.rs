@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::context::Context;
 use nodewarden_config::{Config, ResourceManagerSettings};
-use nodewarden_hierarchy::PodCgroupState;
+use nodewarden_hierarchy::PodCgroupStates;
 use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{
@@ -23,7 +23,7 @@ use nodewarden_tasks::parts;
 use nodewarden_topology::{Cpu, CpuTopology, Machine, NumaNode};
 
 /// The cgroups of pods by uid, as the hierarchy reports them.
-type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
+type Places = watch::Receiver<Arc<PodCgroupStates>>;
 
 /// How long the task that follows owners may work without giving its thread back.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ pub fn follow_owners(
         loop {
             changes.mark_unchanged();
             let places = cgroups.borrow_and_update().clone();
-            let now = owners_of(&managers.map(), |uid| places.get(uid).map(|own| own.path.clone()));
+            let now = owners_of(&managers.map(), |uid| places.get(uid).map(|own| own.path.to_string()));
             sender.send_if_modified(|before| {
                 let is_new = *before != now;
                 *before = now;

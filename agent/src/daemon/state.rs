@@ -1,6 +1,5 @@
 //! What the API reads of the running agent.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,12 +16,13 @@ use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
 use nodewarden_exclusive_cpus::{ExclusiveCpuWatch, ShownExclusiveCpus};
 use nodewarden_gc::Collector;
+use nodewarden_hierarchy::StatusReader;
 use nodewarden_lifecycle::SetAside;
 use nodewarden_machine::cgroup::workloads;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
-    AgentCost, AgentState, CpuMapView, DenialCount, DevicesView, EvictionStatus, ExclusiveCpusView,
-    HierarchyStatus, ImageGc, PodView, ProbesView, Snapshot, Status, SystemCgroups, Workload,
+    AgentCost, AgentState, CpuMapView, DenialCount, DevicesView, EvictionStatus, ExclusiveCpusView, ImageGc,
+    PodView, ProbesView, Snapshot, Status, SystemCgroups, Workload,
 };
 use nodewarden_observer::Observer;
 use nodewarden_pods::probes::Probes;
@@ -39,7 +39,7 @@ pub struct State {
     gc: Option<Collector>,
     eviction: Option<Engine>,
     probes: Option<Probes>,
-    hierarchy: Option<Arc<Mutex<HierarchyStatus>>>,
+    hierarchy: Option<StatusReader>,
     devices: Option<Devices>,
     enforcer: Option<Enforcer>,
     /// Those of a kubelet, and what knows the names of its pods.
@@ -143,7 +143,7 @@ impl AgentState for State {
             journal_events: journal.events,
             journal_write_errors: journal.write_errors,
             device_denials: self.denials(),
-            hierarchy: self.hierarchy.as_ref().map(|status| status.lock().clone()),
+            hierarchy: self.hierarchy.as_ref().map(StatusReader::read),
             privileges: self.privileges.now(),
         }
     }

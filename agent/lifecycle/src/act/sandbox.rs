@@ -183,7 +183,7 @@ async fn cgroup_parent(state: &PodState) -> Result<String, SandboxError> {
         None => Err(SandboxError::NoCgroup),
         Some(place) => match place.problem {
             Some(problem) => Err(SandboxError::Cgroup { problem }),
-            None => Ok(place.cgroup_parent),
+            None => Ok(place.cgroup_parent().to_owned()),
         },
     }
 }

@@ -1,6 +1,7 @@
 //! Decides which pod cgroups to remove and which to leave alone. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::desired::DesiredCgroups;
 
@@ -8,32 +9,32 @@ use super::desired::DesiredCgroups;
 #[derive(Debug)]
 pub struct Known<'a> {
     /// Paths wanted now.
-    pub wanted: &'a BTreeSet<String>,
+    pub wanted: &'a BTreeSet<Arc<str>>,
     /// Uids of the pods that have these paths.
-    pub wanted_uids: &'a BTreeSet<String>,
+    pub wanted_uids: &'a BTreeSet<&'a str>,
     /// Recorded as created by this agent, by path.
-    pub owned: &'a BTreeMap<String, super::owned::Entry>,
+    pub owned: &'a BTreeMap<Arc<str>, super::owned::Entry>,
     /// Existing below kubepods and named like a pod's cgroup.
-    pub present: &'a BTreeSet<String>,
+    pub present: &'a BTreeSet<Arc<str>>,
     /// Being removed now.
-    pub removing: &'a BTreeSet<String>,
+    pub removing: &'a BTreeSet<Arc<str>>,
 }
 
 /// The decision.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Created by this agent and no longer wanted.
-    pub remove: Vec<String>,
+    pub remove: Vec<Arc<str>>,
     /// Created by this agent, of a pod that is wanted and has another path since the settings changed
     /// (`cgroupRoot`, `cgroupDriver`). The pod's processes may still be in it: they end with grace before it
     /// is removed.
-    pub former: Vec<String>,
+    pub former: Vec<Arc<str>>,
     /// Created by this agent and not wanted, but kept because their manifest cannot be read now.
-    pub withheld: Vec<String>,
+    pub withheld: Vec<Arc<str>>,
     /// Existing, but not created by this agent.
-    pub foreign: Vec<String>,
+    pub foreign: Vec<Arc<str>>,
     /// Created by this agent, not wanted and already removed: their record is deleted.
-    pub forget: Vec<String>,
+    pub forget: Vec<Arc<str>>,
 }
 
 /// Sorts every pod cgroup. `keep` is `None` before the desired pods are known: then nothing is removed.
@@ -43,7 +44,7 @@ pub fn decide(known: &Known<'_>, keep: Option<&DesiredCgroups>) -> Verdict {
         if known.wanted.contains(path) || known.removing.contains(path) {
             continue;
         }
-        let moved = known.wanted_uids.contains(&pod.uid);
+        let moved = known.wanted_uids.contains(&*pod.uid);
         let gone = moved || keep.is_some_and(|k| k.is_gone(&pod.origin));
         if !gone {
             verdict.withheld.push(path.clone());
@@ -55,7 +56,7 @@ pub fn decide(known: &Known<'_>, keep: Option<&DesiredCgroups>) -> Verdict {
             verdict.forget.push(path.clone());
         }
     }
-    let foreign = |path: &&String| !known.owned.contains_key(*path) && !known.wanted.contains(*path);
+    let foreign = |path: &&Arc<str>| !known.owned.contains_key(*path) && !known.wanted.contains(*path);
     verdict.foreign = known.present.iter().filter(foreign).cloned().collect();
     verdict
 }
@@ -68,13 +69,17 @@ mod tests {
     use crate::owned::Entry;
     use nodewarden_pods::source::Unread;
 
-    fn set(paths: &[&str]) -> BTreeSet<String> {
-        paths.iter().map(|p| (*p).to_owned()).collect()
+    fn set(paths: &[&str]) -> BTreeSet<Arc<str>> {
+        paths.iter().map(|p| Arc::from(*p)).collect()
     }
 
-    fn owned(paths: &[(&str, &str)]) -> BTreeMap<String, Entry> {
+    fn owned(paths: &[(&str, &str)]) -> BTreeMap<Arc<str>, Entry> {
         let entry = |origin: &str| Entry { uid: "u".into(), origin: origin.into() };
-        paths.iter().map(|(p, origin)| ((*p).to_owned(), entry(origin))).collect()
+        paths.iter().map(|(p, origin)| (Arc::from(*p), entry(origin))).collect()
+    }
+
+    fn texts(paths: &[Arc<str>]) -> Vec<&str> {
+        paths.iter().map(|path| &**path).collect()
     }
 
     #[test]
@@ -84,7 +89,7 @@ mod tests {
         let removing = set(&["/d"]);
         let known = Known {
             wanted: &wanted,
-            wanted_uids: &set(&["of-a"]),
+            wanted_uids: &BTreeSet::from(["of-a"]),
             owned: &owned,
             present: &present,
             removing: &removing,
@@ -104,7 +109,7 @@ mod tests {
         ] {
             let verdict = decide(&known, blind);
             assert!(verdict.remove.is_empty() && verdict.forget.is_empty());
-            assert_eq!(verdict.withheld, ["/b", "/c", "/gone"]);
+            assert_eq!(texts(&verdict.withheld), ["/b", "/c", "/gone"]);
         }
     }
 
@@ -116,23 +121,23 @@ mod tests {
         owned.get_mut("/old/podv").unwrap().uid = "v".into();
         let known = Known {
             wanted: &wanted,
-            wanted_uids: &set(&["u"]),
+            wanted_uids: &BTreeSet::from(["u"]),
             owned: &owned,
             present: &present,
             removing: &set(&[]),
         };
         let verdict = decide(&known, Some(&DesiredCgroups::default()));
-        assert_eq!(verdict.former, ["/old/podu"]);
-        assert_eq!(verdict.forget, ["/older/podu"]);
-        assert_eq!(verdict.remove, ["/old/podv"]);
+        assert_eq!(texts(&verdict.former), ["/old/podu"]);
+        assert_eq!(texts(&verdict.forget), ["/older/podu"]);
+        assert_eq!(texts(&verdict.remove), ["/old/podv"]);
         let keep = DesiredCgroups { unread: Unread::of_origin("f"), ..DesiredCgroups::default() };
         let verdict = decide(&known, Some(&keep));
-        assert_eq!(verdict.former, ["/old/podu"]);
-        assert_eq!(verdict.withheld, ["/old/podv"]);
+        assert_eq!(texts(&verdict.former), ["/old/podu"]);
+        assert_eq!(texts(&verdict.withheld), ["/old/podv"]);
     }
 
-    fn paths() -> impl Strategy<Value = BTreeSet<String>> {
-        prop::collection::btree_set("/[a-f]", 0..6)
+    fn paths() -> impl Strategy<Value = BTreeSet<Arc<str>>> {
+        prop::collection::btree_set("/[a-f]".prop_map(Arc::from), 0..6)
     }
 
     proptest! {

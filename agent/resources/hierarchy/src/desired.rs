@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_manifest::Pod;
 use nodewarden_model::Origin;
 use nodewarden_pods::source::{Desired, SourcedPod, Unread};
@@ -67,18 +68,49 @@ impl From<Desired> for DesiredCgroups {
     }
 }
 
+/// Pods by the path of their cgroup.
+pub type PodsByPath = BTreeMap<Arc<str>, DesiredCgroup>;
+
 /// States by pod uid. A pod is listed from the creation of its cgroup (or the failure to create it) until the
 /// cgroup is removed from every hierarchy.
-pub type PodCgroupStates = BTreeMap<String, PodCgroupState>;
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodCgroupStates(BTreeMap<Arc<str>, PodCgroupState>);
+
+impl PodCgroupStates {
+    /// That of the pod with this uid.
+    pub fn get(&self, uid: &str) -> Option<&PodCgroupState> {
+        self.0.get(uid)
+    }
+
+    /// Whether the pod with this uid is listed.
+    pub fn contains_key(&self, uid: &str) -> bool {
+        self.0.contains_key(uid)
+    }
+
+    /// Whether no pod is listed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, by uid.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &PodCgroupState)> {
+        self.0.iter().map(|(uid, state)| (&**uid, state))
+    }
+}
+
+impl FromIterator<(Arc<str>, PodCgroupState)> for PodCgroupStates {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, PodCgroupState)>>(states: I) -> Self {
+        Self(states.into_iter().collect())
+    }
+}
 
 /// State of a pod's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodCgroupState {
     /// Path, relative to the mounts.
-    pub path: String,
-    /// What CRI calls `cgroup_parent`: the path for cgroupfs, the slice's name for systemd, empty where pods
-    /// have no cgroup of their own (`cgroupsPerQOS: false`).
-    pub cgroup_parent: String,
+    pub path: Arc<str>,
+    /// The driver that made it; `None` where pods have no cgroup of their own (`cgroupsPerQOS: false`).
+    pub driver: Option<DriverKind>,
     /// Why no container may be started in it now: it cannot be created, its limits cannot be written, or it
     /// is being removed. Running containers are not affected.
     pub problem: Option<String>,
@@ -87,4 +119,35 @@ pub struct PodCgroupState {
     pub former: Option<String>,
     /// [`DesiredCgroup::version`] of the pod that its limits were last written for.
     pub version: u64,
+}
+
+impl PodCgroupState {
+    /// What CRI calls `cgroup_parent`: the path for cgroupfs, the slice's name for systemd, empty where pods
+    /// have no cgroup of their own.
+    pub fn cgroup_parent(&self) -> &str {
+        match self.driver {
+            None => "",
+            Some(DriverKind::Cgroupfs) => &self.path,
+            Some(DriverKind::Systemd) => self.path.rsplit('/').next().unwrap_or(&self.path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_that_the_runtime_is_given() {
+        let path = "/kubepods.slice/kubepods-podu.slice";
+        for (driver, parent) in [
+            (Some(DriverKind::Cgroupfs), path),
+            (Some(DriverKind::Systemd), "kubepods-podu.slice"),
+            (None, ""),
+        ] {
+            let (path, problem, former) = (path.into(), None, None);
+            let state = PodCgroupState { path, driver, problem, former, version: 0 };
+            assert_eq!(state.cgroup_parent(), parent);
+        }
+    }
 }

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How a removal ended.
 #[derive(Debug)]
 pub struct Outcome {
-    pub path: String,
+    pub path: Arc<str>,
     pub took: Duration,
     /// Processes killed, or why the cgroup is still there.
     pub result: Result<usize, String>,
@@ -31,8 +31,8 @@ pub struct Outcome {
 /// The workers. They end when this is dropped, each after its current removal.
 #[derive(Debug)]
 pub struct Destroyer {
-    orders: Sender<String>,
-    removing: BTreeSet<String>,
+    orders: Sender<Arc<str>>,
+    removing: BTreeSet<Arc<str>>,
 }
 
 impl Destroyer {
@@ -58,9 +58,9 @@ impl Destroyer {
     }
 
     /// Removes a cgroup and everything below it in the background. Does nothing if that is already under way.
-    pub fn remove(&mut self, path: &str) {
+    pub fn remove(&mut self, path: &Arc<str>) {
         // The workers live as long as the sender.
-        if self.removing.insert(path.to_owned()) && self.orders.send(path.to_owned()).is_err() {
+        if self.removing.insert(path.clone()) && self.orders.send(path.clone()).is_err() {
             self.removing.remove(path);
         }
     }
@@ -71,12 +71,12 @@ impl Destroyer {
     }
 
     /// Paths that are being removed or queued.
-    pub fn removing(&self) -> &BTreeSet<String> {
+    pub fn removing(&self) -> &BTreeSet<Arc<str>> {
         &self.removing
     }
 }
 
-fn work(manager: &Manager, orders: &Mutex<Receiver<String>>, done: &dyn Fn(Outcome), part: &Part) {
+fn work(manager: &Manager, orders: &Mutex<Receiver<Arc<str>>>, done: &dyn Fn(Outcome), part: &Part) {
     loop {
         // A separate statement, so that the lock is not held during the removal.
         part.waits();

@@ -122,8 +122,8 @@ impl Fixture {
 
     /// Agents started from now on take the cgroup for one that they have created for the pod.
     pub fn record(&self, path: &str, pod: &Pod) {
-        let entry = Entry { uid: pod.uid.clone(), origin: "/manifests/p.yaml".into() };
-        Owned::open(self.state.path()).unwrap().0.add([(path.to_owned(), entry)]).unwrap();
+        let entry = Entry { uid: pod.uid.as_str().into(), origin: "/manifests/p.yaml".into() };
+        Owned::open(self.state.path()).unwrap().0.add([(path.into(), entry)]).unwrap();
     }
 
     /// Agents started from now on have their pods below another root.

@@ -1,6 +1,5 @@
 //! The hierarchy manager: the thread that reconciles pod cgroups, and the handle to it.
 
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +12,10 @@ use tokio::sync::watch;
 use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::{Destroyer, Outcome};
 use super::reconciler::{Reconcile, Reconciler};
+use super::status::StatusReader;
 use super::sweeper::{Sweeper, Swept};
 use super::throttle::{ThrottleOverrides, ThrottleTargets};
 use nodewarden_machine::node::Capacity;
-use nodewarden_model::HierarchyStatus;
 use nodewarden_model::backoff::Backoff;
 use nodewarden_tasks::parts::{self, Part};
 
@@ -41,7 +40,7 @@ enum Wake {
 pub struct HierarchyManager {
     wakes: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
-    status: Arc<Mutex<HierarchyStatus>>,
+    status: StatusReader,
     pod_cgroups: watch::Receiver<Arc<PodCgroupStates>>,
     pending_updates: Arc<AtomicU64>,
     throttle_targets: ThrottleTargets,
@@ -131,8 +130,8 @@ impl HierarchyManager {
         &self.throttle_targets
     }
 
-    /// The status as of the last reconcile.
-    pub fn status(&self) -> Arc<Mutex<HierarchyStatus>> {
+    /// Reads the status as of the last reconcile.
+    pub fn status(&self) -> StatusReader {
         self.status.clone()
     }
 }

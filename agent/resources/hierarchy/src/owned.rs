@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,7 +24,7 @@ const FORMAT: Format = Format::new("pods", 1).unsynced().with_checksum(checksum)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The pod's uid.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// Where the pod came from.
     pub origin: Origin,
 }
@@ -32,7 +33,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Owned {
     path: PathBuf,
-    pods: BTreeMap<String, Entry>,
+    pods: BTreeMap<Arc<str>, Entry>,
     /// Whether a removed pod is still in the file.
     stale: bool,
     /// Whether it was written and perhaps not yet synced.
@@ -57,15 +58,21 @@ impl Owned {
     }
 
     /// The pods, by the path of their cgroup.
-    pub fn pods(&self) -> &BTreeMap<String, Entry> {
+    pub fn pods(&self) -> &BTreeMap<Arc<str>, Entry> {
         &self.pods
+    }
+
+    /// This path, in the allocation that the record has if the cgroup is in it: other collections hold the
+    /// same paths.
+    pub fn path(&self, path: &str) -> Arc<str> {
+        self.pods.get_key_value(path).map_or_else(|| path.into(), |(own, _)| own.clone())
     }
 
     /// Adds pods and writes the file at once, so that the next agent knows them if this one is killed.
     ///
     /// # Errors
     /// The file cannot be written: the pods' cgroups must not be created then.
-    pub fn add(&mut self, pods: impl IntoIterator<Item = (String, Entry)>) -> Result<(), StateFileError> {
+    pub fn add(&mut self, pods: impl IntoIterator<Item = (Arc<str>, Entry)>) -> Result<(), StateFileError> {
         let news = pods.into_iter().filter(|(path, entry)| self.pods.get(path) != Some(entry));
         let news: Vec<_> = news.collect();
         if news.is_empty() {
@@ -137,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    fn one(path: &str) -> [(String, Entry); 1] {
-        [(path.to_owned(), Entry { uid: "u".into(), origin: "/m/a.yaml".into() })]
+    fn one(path: &str) -> [(Arc<str>, Entry); 1] {
+        [(path.into(), Entry { uid: "u".into(), origin: "/m/a.yaml".into() })]
     }
 
     #[test]
@@ -154,7 +161,7 @@ mod tests {
         owned.sync().unwrap();
         let (again, damaged) = Owned::open(dir.path()).unwrap();
         assert!(damaged.is_none());
-        assert_eq!(again.pods().keys().collect::<Vec<_>>(), ["/kubepods/podv"]);
+        assert_eq!(again.pods().keys().map(|path| &**path).collect::<Vec<_>>(), ["/kubepods/podv"]);
     }
 
     /// The agent was killed between writing and renaming.
@@ -194,9 +201,9 @@ mod tests {
         fs::create_dir(&gone).unwrap();
         owned.add(one("/a")).unwrap();
         fs::remove_dir_all(&gone).unwrap();
-        let other = [("/a".to_owned(), Entry { uid: "v".into(), origin: "o".into() })];
+        let other = [("/a".into(), Entry { uid: "v".into(), origin: "o".into() })];
         assert!(owned.add(other).is_err());
-        assert_eq!(owned.pods()["/a"].uid, "u");
+        assert_eq!(&*owned.pods()["/a"].uid, "u");
         owned.remove("/a");
         assert!(owned.flush().is_err());
         fs::create_dir(&gone).unwrap();

@@ -25,7 +25,6 @@ mod wanted;
 mod withheld;
 mod write;
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +40,10 @@ use super::enforcement::Enforcement;
 use super::own_levels::OwnLevels;
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
-use super::steps::{ByPath, Pass, Step, steps};
+use super::seen::SeenContainers;
+use super::shared::{ByPath, SharedLimits, shared};
+use super::status::StatusReader;
+use super::steps::{Pass, Step, steps};
 use super::sweeper::InUse;
 use super::throttle::{ThrottleOverrides, ThrottleTargets, can_idle};
 use super::touched::{Compare, Touched};
@@ -52,7 +54,7 @@ use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::daemons::Daemons;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
-use nodewarden_model::{HierarchyStatus, Origin};
+use nodewarden_model::Origin;
 use nodewarden_qos::{FormulaEvidence, HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 use wanted::Wanted;
@@ -115,10 +117,14 @@ pub struct Reconciler {
     wanted: Arc<Wanted>,
     /// Neither the pods nor the overrides have changed since then.
     is_current: bool,
-    /// The wanted limits before the current reconcile; empty between reconciles.
-    earlier: Arc<Wanted>,
+    /// The wanted limits before the current reconcile; none between reconciles.
+    earlier: Option<Arc<Wanted>>,
+    /// Cgroups that the current reconcile has created; empty between reconciles.
+    created: BTreeSet<Arc<str>>,
+    /// The wanted limits, each once.
+    shared: SharedLimits,
     /// To be compared in the next reconcile, changed or not.
-    again: BTreeSet<String>,
+    again: BTreeSet<Arc<str>>,
     /// Limits as last written; a found difference from them is a correction.
     written: ByPath,
     corrections: u64,
@@ -128,40 +134,36 @@ pub struct Reconciler {
     touched: Touched,
     /// Containers seen in the last full reconcile: the runtime may still be setting the limits of a newer
     /// one.
-    containers: BTreeSet<String>,
+    containers: SeenContainers,
     /// Pods with containers whose limits could not be compared in the last full reconcile, by path.
-    unchecked: BTreeSet<String>,
+    unchecked: BTreeSet<Arc<str>>,
     /// When the daemons were last checked, and the problems found.
     placed: Option<(Instant, Vec<String>)>,
     /// Existing cgroups of pods and levels.
-    existing: BTreeSet<String>,
+    existing: BTreeSet<Arc<str>>,
     /// Pods' cgroups that this full reconcile has found in every hierarchy; empty between reconciles.
-    everywhere: BTreeSet<String>,
-    /// [`DesiredCgroup::version`] of the pod that each cgroup's limits were last written for, by path.
-    ///
-    /// [`DesiredCgroup::version`]: super::desired::DesiredCgroup::version
-    versions: BTreeMap<String, u64>,
+    everywhere: BTreeSet<Arc<str>>,
     /// Cgroups that could not be created, read or written, with the error.
-    failed: BTreeMap<String, String>,
+    failed: BTreeMap<Arc<str>, String>,
     /// Cgroups of this agent that are not wanted any more but whose pods still have volumes; they have the
     /// lowest CPU share until those are gone.
-    held: BTreeSet<String>,
+    held: BTreeSet<Arc<str>>,
     /// Cgroups that pods had with other settings and in which they still have processes, by the pod's uid.
-    formers: BTreeMap<String, String>,
-    foreign: BTreeSet<String>,
+    formers: BTreeMap<Arc<str>, Arc<str>>,
+    foreign: BTreeSet<Arc<str>>,
     /// What was reported of the limits that enforce node allocatable.
     enforcement: Enforcement,
     /// Foreign cgroups without a process.
     empty_foreign: EmptyForeign,
     /// Foreign cgroups that may be removed if the runtime has nothing of their pods.
-    unused: Vec<String>,
+    unused: Vec<Arc<str>>,
     /// Number of limits by path that are not lowered because of pods that are not counted.
-    withheld: BTreeMap<String, usize>,
+    withheld: BTreeMap<Arc<str>, usize>,
     /// Cgroups whose memory limit waits until less than it is in use.
-    deferred: BTreeSet<String>,
+    deferred: BTreeSet<Arc<str>>,
     pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,
     reconciled: Option<SystemTime>,
-    status: Arc<Mutex<HierarchyStatus>>,
+    status: StatusReader,
 }
 
 impl Reconciler {
@@ -176,18 +178,19 @@ impl Reconciler {
             begun: false,
             wanted: Arc::default(),
             is_current: false,
-            earlier: Arc::default(),
+            earlier: None,
+            created: BTreeSet::new(),
+            shared: SharedLimits::default(),
             again: BTreeSet::new(),
             written: ByPath::new(),
             corrections: 0,
             problems: Problems::default(),
             evidence: FormulaEvidence::default(),
-            containers: BTreeSet::new(),
+            containers: SeenContainers::default(),
             unchecked: BTreeSet::new(),
             placed: None,
             existing: BTreeSet::new(),
             everywhere: BTreeSet::new(),
-            versions: BTreeMap::new(),
             failed: BTreeMap::new(),
             held: BTreeSet::new(),
             formers: BTreeMap::new(),
@@ -199,7 +202,7 @@ impl Reconciler {
             deferred: BTreeSet::new(),
             pod_cgroups: watch::Sender::default(),
             reconciled: None,
-            status: Arc::default(),
+            status: StatusReader::default(),
         }
     }
 
@@ -207,13 +210,14 @@ impl Reconciler {
         &self.setup.manager
     }
 
-    pub fn status(&self) -> Arc<Mutex<HierarchyStatus>> {
+    pub fn status(&self) -> StatusReader {
         self.status.clone()
     }
 
     /// Registers a cgroup that was just created without limits: setting them is not a correction.
     pub fn made(&mut self, path: &str) {
-        self.written.insert(path.to_owned(), self.setup.manager.read(path).unwrap_or_default());
+        let found = self.setup.manager.read(path).unwrap_or_default();
+        self.written.insert(path.into(), Arc::new(found));
     }
 
     /// Counter of the updates sent to [`Reconciler::keep`], shared with the senders.
@@ -277,7 +281,7 @@ impl Reconciler {
     }
 
     /// Foreign cgroups that the last full reconcile found unused.
-    pub fn take_unused(&mut self) -> Vec<String> {
+    pub fn take_unused(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.unused)
     }
 
@@ -314,7 +318,7 @@ impl Reconciler {
         };
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
         self.is_current = true;
-        self.earlier = before.clone();
+        self.earlier = Some(before.clone());
         let again = std::mem::take(&mut self.again);
         let touched = self.touched(whole, wanted.capacity != before.capacity);
         let mut limits = match touched {
@@ -345,6 +349,7 @@ impl Reconciler {
                 Step::Set { path, limits, pass: pass @ Pass::Shrink } => {
                     let limits = self.withhold(&path, &limits, &uncounted, &wanted);
                     if limits != Limits::default() {
+                        let limits = Arc::new(limits);
                         self.carry_out(&Step::Set { path, limits, pass }, &found, &wanted);
                     }
                 }
@@ -357,11 +362,8 @@ impl Reconciler {
             }
         }
         self.report_enforcement(&wanted);
-        self.earlier = Arc::default();
-        if !Arc::ptr_eq(&wanted, &before) {
-            self.versions =
-                wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
-        }
+        self.earlier = None;
+        self.created.clear();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
         if let Some(touched) = &touched {
             self.check_containers(&wanted, touched);
@@ -379,11 +381,11 @@ impl Reconciler {
     fn record_pods(&mut self, wanted: &Wanted) -> bool {
         let owned = self.setup.owned.pods();
         let known = |path: &str, uid: &str, origin: &Origin| {
-            owned.get(path).is_some_and(|entry| entry.uid == uid && entry.origin == *origin)
+            owned.get(path).is_some_and(|entry| *entry.uid == *uid && entry.origin == *origin)
         };
         let news =
             wanted.pods.iter().filter(|(path, desired)| !known(path, &desired.pod.uid, &desired.origin));
-        let entry = |uid: &String, origin: &Origin| Entry { uid: uid.clone(), origin: origin.clone() };
+        let entry = |uid: &str, origin: &Origin| Entry { uid: uid.into(), origin: origin.clone() };
         let news: Vec<_> =
             news.map(|(path, desired)| (path.clone(), entry(&desired.pod.uid, &desired.origin))).collect();
         let Err(error) = self.setup.owned.add(news) else { return true };
@@ -396,7 +398,7 @@ impl Reconciler {
 
     /// Reads what has to be compared with these limits. Also returns the existing cgroups that cannot be
     /// read: those are not written either.
-    fn read(&mut self, limits: &ByPath) -> (ByPath, BTreeSet<String>) {
+    fn read(&mut self, limits: &ByPath) -> (ByPath, BTreeSet<Arc<str>>) {
         let (mut found, mut unreadable) = (ByPath::new(), BTreeSet::new());
         let everywhere = std::mem::take(&mut self.everywhere);
         let manager = self.setup.manager.clone();
@@ -411,7 +413,7 @@ impl Reconciler {
                 Ok(limits) if seen && limits == Limits::default() && !manager.exists(path) => {
                     self.existing.remove(path);
                 }
-                Ok(limits) => drop(found.insert(path.clone(), limits)),
+                Ok(limits) => drop(found.insert(path.clone(), shared(limits, wanted))),
                 Err(error) => {
                     self.failed.insert(path.clone(), error.to_string());
                     self.problems.add(path, error.to_string());

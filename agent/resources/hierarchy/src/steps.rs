@@ -6,20 +6,19 @@
 //! and memory.low only protect as far as the parent's).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::entry::{Limit, Value, entries, only};
+use super::shared::ByPath;
 use nodewarden_machine::cgroup::control::Limits;
-
-/// Limits by path. A parent's path is a prefix of its children's, so it comes first.
-pub type ByPath = BTreeMap<String, Limits>;
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Create the cgroup and set all limits.
-    Create { path: String, limits: Limits },
+    Create { path: Arc<str>, limits: Arc<Limits> },
     /// Set only these limits.
-    Set { path: String, limits: Limits, pass: Pass },
+    Set { path: Arc<str>, limits: Arc<Limits>, pass: Pass },
 }
 
 /// The pass to which a change belongs.
@@ -30,7 +29,7 @@ pub enum Pass {
 }
 
 impl Step {
-    pub fn path(&self) -> &str {
+    pub fn path(&self) -> &Arc<str> {
         match self {
             Self::Create { path, .. } | Self::Set { path, .. } => path,
         }
@@ -67,6 +66,9 @@ pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
             steps.push(Step::Create { path: path.clone(), limits: limits.clone() });
             continue;
         };
+        if Arc::ptr_eq(limits, there) {
+            continue;
+        }
         let (mut grow, mut shrink): (Vec<_>, Vec<_>) =
             differences(limits, there).into_iter().partition(|d| d.wanted.at_least(&d.found));
         // A cgroup that stops being idle gets the default weight (sched_group_set_idle), whatever it showed
@@ -83,7 +85,7 @@ pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
         for (changes, pass, to) in [(grow, Pass::Grow, &mut steps), (shrink, Pass::Shrink, &mut shrinking)] {
             if !changes.is_empty() {
                 let limits = only(limits, |l| changes.iter().any(|d| d.limit == l));
-                to.push(Step::Set { path: path.clone(), limits, pass });
+                to.push(Step::Set { path: path.clone(), limits: Arc::new(limits), pass });
             }
         }
     }

@@ -22,7 +22,7 @@ pub type InUse = Box<dyn Fn() -> Option<BTreeSet<String>> + Send>;
 /// An unused cgroup that was removed, or why it is still there.
 #[derive(Debug)]
 pub struct Swept {
-    pub path: String,
+    pub path: Arc<str>,
     pub result: Result<(), String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Swept {
 #[derive(Debug)]
 pub struct Sweeper {
     /// At most one order waits: the next full reconcile finds the same cgroups again.
-    orders: SyncSender<Vec<String>>,
+    orders: SyncSender<Vec<Arc<str>>>,
 }
 
 impl Sweeper {
@@ -54,7 +54,7 @@ impl Sweeper {
     }
 
     /// Removes those of the cgroups that are still empty and whose pods the runtime does not know.
-    pub fn sweep(&self, paths: Vec<String>) {
+    pub fn sweep(&self, paths: Vec<Arc<str>>) {
         if !paths.is_empty() {
             // Fails while an order waits.
             let _ = self.orders.try_send(paths);
@@ -65,7 +65,7 @@ impl Sweeper {
 fn work(
     manager: &Manager,
     in_use: &InUse,
-    orders: &Receiver<Vec<String>>,
+    orders: &Receiver<Vec<Arc<str>>>,
     done: &dyn Fn(Swept),
     part: &Part,
 ) {
@@ -76,7 +76,7 @@ fn work(
         let Ok(paths) = order else { return };
         let Some(used) = in_use() else { continue };
         // Two orders in a row may have the same one.
-        let is_there = |path: &String| manager.presence(path) != Presence::Nowhere;
+        let is_there = |path: &Arc<str>| manager.presence(path) != Presence::Nowhere;
         for path in paths.into_iter().filter(|path| is_unused(path, &used) && is_there(path)) {
             match manager.remove_empty(&path) {
                 Ok(true) => done(Swept { path, result: Ok(()) }),

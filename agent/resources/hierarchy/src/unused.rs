@@ -6,6 +6,7 @@
 //! that ([`Sweeper`](super::sweeper::Sweeper)).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Full reconciles in a row that must have found it empty.
@@ -13,7 +14,7 @@ const ROUNDS: u32 = 2;
 
 /// The foreign pod cgroups that were empty at the last full reconcile.
 #[derive(Debug, Default)]
-pub struct EmptyForeign(BTreeMap<String, Empty>);
+pub struct EmptyForeign(BTreeMap<Arc<str>, Empty>);
 
 #[derive(Debug, Clone, Copy)]
 struct Empty {
@@ -24,7 +25,7 @@ struct Empty {
 impl EmptyForeign {
     /// Takes over which foreign cgroups are empty now, as seen by a full reconcile. Returns those that may be
     /// removed: empty in [`ROUNDS`] rounds in a row, and for at least `least`.
-    pub fn observe(&mut self, empty: &BTreeSet<String>, now: Instant, least: Duration) -> Vec<String> {
+    pub fn observe(&mut self, empty: &BTreeSet<Arc<str>>, now: Instant, least: Duration) -> Vec<Arc<str>> {
         self.0.retain(|path, _| empty.contains(path));
         for path in empty {
             self.0.entry(path.clone()).or_insert(Empty { since: now, rounds: 0 }).rounds += 1;
@@ -41,9 +42,12 @@ mod tests {
     #[test]
     fn a_cgroup_is_unused_after_two_rounds_and_the_least_time() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let set = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<BTreeSet<_>>();
+        let set = |paths: &[&str]| paths.iter().map(|path| Arc::from(*path)).collect::<BTreeSet<_>>();
         let mut seen = EmptyForeign::default();
-        let mut round = |paths: &[&str], at: u32| seen.observe(&set(paths), start + at * second, 10 * second);
+        let mut round = |paths: &[&str], at: u32| {
+            let ripe = seen.observe(&set(paths), start + at * second, 10 * second);
+            ripe.iter().map(|path| path.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(round(&["/a"], 0), [""; 0], "once");
         assert_eq!(round(&["/a", "/b"], 1), [""; 0], "twice, but not for long");
         assert_eq!(round(&["/a", "/b"], 10), ["/a"]);
@@ -57,8 +61,8 @@ mod tests {
     #[test]
     fn one_round_is_not_enough_however_long_ago() {
         let mut seen = EmptyForeign::default();
-        let empty = BTreeSet::from(["/a".to_owned()]);
-        assert_eq!(seen.observe(&empty, Instant::now(), Duration::ZERO), [""; 0]);
-        assert_eq!(seen.observe(&empty, Instant::now(), Duration::ZERO), ["/a"]);
+        let empty = BTreeSet::from([Arc::from("/a")]);
+        assert_eq!(seen.observe(&empty, Instant::now(), Duration::ZERO), []);
+        assert_eq!(seen.observe(&empty, Instant::now(), Duration::ZERO), [Arc::from("/a")]);
     }
 }

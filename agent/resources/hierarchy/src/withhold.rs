@@ -6,6 +6,7 @@
 //! cgroups that are not above such a pod.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::entry::{Limit, entries, only};
 use nodewarden_machine::cgroup::control::Limits;
@@ -28,13 +29,18 @@ pub struct Lowering {
     /// Not written as long as these pods are there.
     pub waiting: Vec<Limit>,
     /// The cgroups of the pods that those wait for.
-    pub pods: Vec<String>,
+    pub pods: Vec<Arc<str>>,
 }
 
 /// Splits the limits that are to be lowered at `path`, which is `level` if it is one. `uncounted` are the
 /// cgroups of pods that are there and are not among those that the limits were computed from.
-pub fn lowering(path: &str, level: Option<Level>, limits: &Limits, uncounted: &BTreeSet<String>) -> Lowering {
-    let pods: Vec<String> = uncounted.iter().filter(|pod| is_below(pod, path)).cloned().collect();
+pub fn lowering(
+    path: &str,
+    level: Option<Level>,
+    limits: &Limits,
+    uncounted: &BTreeSet<Arc<str>>,
+) -> Lowering {
+    let pods: Vec<Arc<str>> = uncounted.iter().filter(|pod| is_below(pod, path)).cloned().collect();
     let waits = |limit: Limit| !pods.is_empty() && level.is_some_and(|level| is_sum_of_pods(level, limit));
     let waiting: Vec<Limit> =
         entries(limits).into_iter().map(|(limit, _)| limit).filter(|limit| waits(*limit)).collect();
@@ -78,7 +84,7 @@ mod tests {
 
     /// What waits at each level, in order: kubepods, burstable, besteffort, a reserved cgroup.
     fn waiting(uncounted: &[&str]) -> [Vec<Limit>; 4] {
-        let uncounted = uncounted.iter().map(|pod| (*pod).to_owned()).collect();
+        let uncounted = uncounted.iter().map(|pod| Arc::from(*pod)).collect();
         [
             (KUBEPODS, Some(Level::Kubepods)),
             (BURSTABLE, Some(Level::Class(QosClass::Burstable))),
@@ -114,8 +120,8 @@ mod tests {
 
     #[test]
     fn the_pods_that_are_waited_for_are_named() {
-        let uncounted = ["/r/kubepods/burstable/poda", "/r/kubepods/podb"].map(String::from).into();
+        let uncounted = ["/r/kubepods/burstable/poda", "/r/kubepods/podb"].map(Arc::from).into();
         let found = lowering(BURSTABLE, Some(Level::Class(QosClass::Burstable)), &lowered(), &uncounted);
-        assert_eq!(found.pods, ["/r/kubepods/burstable/poda"]);
+        assert_eq!(found.pods, [Arc::from("/r/kubepods/burstable/poda")]);
     }
 }

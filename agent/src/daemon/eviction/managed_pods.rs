@@ -48,7 +48,7 @@ impl Subjects for ManagedPods {
             let known = view.containers.iter().filter(|container| !container.id.is_empty());
             Some(Subject {
                 pod: view.pod.clone(),
-                cgroup: cgroup.path.clone(),
+                cgroup: cgroup.path.to_string(),
                 started: view.started,
                 pod_dir: paths.pod_dir,
                 logs: paths.logs,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::runtime::RuntimeReader;
@@ -10,15 +9,14 @@ use nodewarden_config::{Config, Endpoint};
 use nodewarden_cri::Client;
 use nodewarden_devices::Devices;
 use nodewarden_eviction::{NodeCondition, Pressure};
-use nodewarden_hierarchy::HierarchyManager;
+use nodewarden_hierarchy::{HierarchyManager, StatusReader};
 use nodewarden_kube::node::{NodeReader, Pressures, Readings, RuntimeFacts};
 use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::addresses::node_addresses;
-use nodewarden_model::HierarchyStatus;
 
 /// The parts of the agent that know the node.
 pub struct Sources {
-    pub hierarchy: Arc<Mutex<HierarchyStatus>>,
+    pub hierarchy: StatusReader,
     pub capacity: watch::Receiver<Arc<Capacity>>,
     pub devices: Option<Devices>,
     /// The node conditions that eviction has found to be true.
@@ -86,7 +84,7 @@ impl NodeReader for Reader {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let devices = self.sources.devices.as_ref().map(Devices::amounts).unwrap_or_default();
         Readings {
-            resources: self.sources.hierarchy.lock().resources.clone(),
+            resources: self.sources.hierarchy.resources(),
             devices: devices
                 .into_iter()
                 .map(|(name, (all, good))| (name, (count(all), count(good))))

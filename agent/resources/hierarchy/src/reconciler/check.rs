@@ -1,8 +1,8 @@
 //! Checks container limits in a full reconcile, and corrects those changed from outside.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::compared::below;
 use super::report::pod_ref;
 use super::{Reconciler, Wanted};
 use crate::containers;
@@ -16,28 +16,29 @@ use nodewarden_qos as qos;
 impl Reconciler {
     /// Corrects the limits of containers that may have changed, except those of pods that are being resized.
     pub(super) fn check_containers(&mut self, wanted: &Wanted, touched: &Compare) {
-        let known = std::mem::take(&mut self.containers);
+        let mut seen = std::mem::take(&mut self.containers);
+        seen.retain(|pod| wanted.pods.contains_key(pod));
         let unchecked = std::mem::take(&mut self.unchecked);
         let formula = self.evidence.formula();
-        for (pod_path, desired) in &wanted.pods {
+        for (pod_path, desired) in &*wanted.pods {
             if let Compare::Some(written) = touched
                 && !unchecked.contains(pod_path)
-                && self.are_untouched(pod_path, &known, written)
+                && self.are_untouched(pod_path, &seen, written)
             {
-                self.containers.extend(below(pod_path, &known).cloned());
                 continue;
             }
             let checked = !desired.is_resized();
             // An error here was already recorded as the pod's problem, or the cgroup is gone.
             let children = self.setup.manager.containers(pod_path).unwrap_or_default();
-            for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
-                let known = checked && known.contains(&path);
-                if !known || !self.check_container(&path, pod_path, desired, wanted) {
+            for name in &children {
+                let known = checked && seen.contains(pod_path, name);
+                if !known || !self.check_container(&format!("{pod_path}/{name}"), pod_path, desired, wanted) {
                     self.unchecked.insert(pod_path.clone());
                 }
-                self.containers.insert(path);
             }
+            seen.set(pod_path, &children);
         }
+        self.containers = seen;
         // Weights that were left alone can be compared now.
         if self.evidence.formula() != formula {
             self.touched.doubt();
@@ -67,8 +68,8 @@ impl Reconciler {
         if wrong.is_empty() {
             return true;
         }
-        let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
-        let set = self.without_deadly_limits(path, &set, &[(path.to_owned(), found)].into(), wanted);
+        let set = Arc::new(only(&right, |limit| wrong.iter().any(|d| d.limit == limit)));
+        let set = self.without_deadly_limits(path, &set, found.memory_max, wanted);
         // The limits read may be those that a resize has just written.
         if self.pending_updates.load(Ordering::Acquire) != self.applied_updates {
             return false;

@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Waits until the status satisfies `so`.
 fn until(hierarchy: &HierarchyManager, what: &str, so: impl Fn(&HierarchyStatus) -> bool) {
     let (status, deadline) = (hierarchy.status(), Instant::now() + PATIENCE);
-    while !so(&status.lock()) {
-        assert!(Instant::now() < deadline, "never {what}: {:?}", status.lock());
+    while !so(&status.read()) {
+        assert!(Instant::now() < deadline, "never {what}: {:?}", status.read());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -116,6 +116,6 @@ fn without_a_runtime_a_foreign_pod_cgroup_stays() {
     f.manager.create(&foreign, &Limits::default()).unwrap();
     let hierarchy = f.start(keep(&[]));
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(hierarchy.status().lock().foreign, std::slice::from_ref(&foreign));
+    assert_eq!(hierarchy.status().read().foreign, std::slice::from_ref(&foreign));
     assert!(f.manager.exists(&foreign));
 }

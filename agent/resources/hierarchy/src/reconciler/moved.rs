@@ -25,13 +25,13 @@ fn a_pod_that_runs_in_a_cgroup_of_earlier_settings_is_not_killed() {
     let hierarchy = f.start(keep([&a, &b]));
     let places = hierarchy.pod_cgroups();
     let place = places.borrow().get("a").cloned().unwrap();
-    assert_eq!((place.path, place.former), (f.path(&a), Some(old.clone())));
+    assert_eq!((&*place.path, place.former), (&*f.path(&a), Some(old.clone())));
     assert!(lives());
     assert_eq!(f.manager.read(&old).unwrap().cpu, share);
     // Nothing was in that of the other pod.
     eventually("without the empty one", || !f.manager.exists(&old_of_b));
     assert_eq!(places.borrow().get("b").unwrap().former, None);
-    assert!(hierarchy.status().lock().pods.iter().any(|pod| pod.problem.contains(&old)));
+    assert!(hierarchy.status().read().pods.iter().any(|pod| pod.problem.contains(&old)));
     assert!(lives());
     f.tree.stop(process);
     eventually("without the old cgroup", || !f.manager.exists(&old));
@@ -57,7 +57,7 @@ fn a_pod_that_runs_in_a_cgroup_of_the_other_driver_is_not_killed() {
     let hierarchy = f.start(keep([&a]));
     let places = hierarchy.pod_cgroups();
     let place = places.borrow().get("a").cloned().unwrap();
-    assert_eq!((place.path, place.former), (f.path(&a), Some(old.clone())));
+    assert_eq!((&*place.path, place.former), (&*f.path(&a), Some(old.clone())));
     std::thread::sleep(Duration::from_millis(300));
     assert!(lives() && f.manager.exists(&old));
     f.tree.stop(process);
@@ -163,6 +163,6 @@ fn a_changed_capacity_is_published_and_limits_follow_it() {
     assert!(said.contains("CPUs online from 0-1 to 0"), "{said}");
     // What cannot be read leaves the capacity as it was.
     std::fs::remove_file(root.path().join("proc/meminfo")).unwrap();
-    eventually("a problem", || hierarchy.status().lock().problems.iter().any(|p| p.contains("meminfo")));
+    eventually("a problem", || hierarchy.status().read().problems.iter().any(|p| p.contains("meminfo")));
     assert_eq!(**capacity.borrow(), *now);
 }

@@ -1,6 +1,7 @@
 //! Pod cgroups that are not wanted any more, and those that this agent has not created.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -17,8 +18,8 @@ use nodewarden_model::{Detail, PodRef};
 impl Reconciler {
     /// Sorts the existing pod cgroups. Foreign ones are searched for only in a full reconcile.
     pub(super) fn classify(&mut self, wanted: &Wanted, whole: bool, destroyer: &Destroyer) -> Verdict {
-        let paths: BTreeSet<String> = wanted.pods.keys().cloned().collect();
-        let wanted_uids = wanted.pods.values().map(|desired| desired.pod.uid.clone()).collect();
+        let paths: BTreeSet<Arc<str>> = wanted.pods.keys().cloned().collect();
+        let wanted_uids = wanted.pods.values().map(|desired| &*desired.pod.uid).collect();
         let mut present = if whole { self.pods_below_levels() } else { self.foreign.clone() };
         let owned = self.setup.owned.pods().keys().filter(|path| !paths.contains(*path));
         for path in owned {
@@ -40,7 +41,7 @@ impl Reconciler {
     }
 
     /// Children of the levels that are named like pod cgroups. Notes which of them are in every hierarchy.
-    fn pods_below_levels(&mut self) -> BTreeSet<String> {
+    fn pods_below_levels(&mut self) -> BTreeSet<Arc<str>> {
         let Self { setup, problems, everywhere, .. } = self;
         let mut present = BTreeSet::new();
         everywhere.clear();
@@ -49,7 +50,7 @@ impl Reconciler {
             match setup.manager.children_by_presence(&level) {
                 Ok(children) => {
                     for (name, is_everywhere) in children.into_iter().filter(|(name, _)| is_pod(name)) {
-                        let path = format!("{level}/{name}");
+                        let path = setup.owned.path(&format!("{level}/{name}"));
                         if is_everywhere {
                             everywhere.insert(path.clone());
                         }
@@ -73,12 +74,12 @@ impl Reconciler {
         let before = std::mem::take(&mut self.held);
         self.remove_formers(&verdict.former, wanted, destroyer);
         for path in &verdict.remove {
-            let uid = self.setup.owned.pods().get(path).map(|e| e.uid.as_str());
+            let uid = self.setup.owned.pods().get(path).map(|e| &*e.uid);
             if uid.is_some_and(|uid| (self.setup.has_volumes)(uid)) {
                 self.hold(path, before.contains(path));
                 continue;
             }
-            info!(path, "removing a pod's cgroup");
+            info!(path = &**path, "removing a pod's cgroup");
             destroyer.remove(path);
         }
         for path in &verdict.forget {
@@ -125,21 +126,21 @@ impl Reconciler {
     /// Removes the cgroups that pods had with other settings once nothing runs in them any more. Until then
     /// their pods' workers end what runs there (kubelet `syncPod`: a pod whose cgroup is missing and that has
     /// run is killed with its grace period).
-    fn remove_formers(&mut self, formers: &[String], wanted: &Wanted, destroyer: &mut Destroyer) {
+    fn remove_formers(&mut self, formers: &[Arc<str>], wanted: &Wanted, destroyer: &mut Destroyer) {
         let before = std::mem::take(&mut self.formers);
-        let now: BTreeMap<String, String> = formers
+        let now: BTreeMap<Arc<str>, Arc<str>> = formers
             .iter()
             .filter_map(|path| Some((self.setup.owned.pods().get(path)?.uid.clone(), path.clone())))
             .collect();
         for (uid, path) in now {
             // One whose processes cannot be read is taken to have some.
             if self.setup.manager.pids(&path).is_ok_and(|pids| pids.is_empty()) {
-                info!(path, "removing the cgroup that a pod had with other settings");
+                info!(path = &*path, "removing the cgroup that a pod had with other settings");
                 destroyer.remove(&path);
                 continue;
             }
             if before.get(&uid) != Some(&path)
-                && let Some(own) = wanted.pods.iter().find(|(_, desired)| desired.pod.uid == uid)
+                && let Some(own) = wanted.pods.iter().find(|(_, desired)| *desired.pod.uid == *uid)
             {
                 let message =
                     format!("the pod still runs in {path}, its cgroup with other settings: it is ended");
@@ -153,7 +154,7 @@ impl Reconciler {
     /// Finds foreign cgroups that have been without a process for long enough.
     fn find_unused(&mut self) {
         let manager = &self.setup.manager;
-        let is_empty = |path: &&String| manager.pids(path).is_ok_and(|pids| pids.is_empty());
+        let is_empty = |path: &&Arc<str>| manager.pids(path).is_ok_and(|pids| pids.is_empty());
         let empty = self.foreign.iter().filter(is_empty).cloned().collect();
         self.unused = self.empty_foreign.observe(&empty, Instant::now(), self.setup.reconcile);
     }
@@ -164,16 +165,16 @@ impl Reconciler {
         match &swept.result {
             Ok(()) => {
                 let message = "no process was in it, and the runtime does not know its pod".to_owned();
-                info!(path, "removed an unused pod cgroup: {message}");
+                info!(path = &**path, "removed an unused pod cgroup: {message}");
                 let detail = Detail::Hierarchy { reason: "UnusedPodCgroupRemoved".into(), message };
-                self.setup.journal.append(Timestamp::now(), path.as_str(), None, detail);
+                self.setup.journal.append(Timestamp::now(), &**path, None, detail);
                 self.foreign.remove(path);
                 // What waited for it.
                 self.again.extend(self.withheld.keys().cloned());
                 true
             }
             Err(error) => {
-                warn!(path, "an unused pod cgroup cannot be removed: {error}");
+                warn!(path = &**path, "an unused pod cgroup cannot be removed: {error}");
                 self.problems.add(path, error.clone());
                 false
             }
@@ -189,24 +190,25 @@ impl Reconciler {
 
     /// Keeps a cgroup, as the kubelet's `cleanupOrphanedPodCgroups` does: while volumes exist, a process may
     /// still write to them.
-    fn hold(&mut self, path: &str, already: bool) {
+    fn hold(&mut self, path: &Arc<str>, already: bool) {
         if !already {
-            info!(path, "desired with the least CPU until the pod's volumes are gone");
+            info!(path = &**path, "desired with the least CPU until the pod's volumes are gone");
             if let Err(error) = timed(Operation::Update, || self.setup.manager.reduce_cpu(path)) {
                 self.problems.add(path, error.to_string());
                 return;
             }
             // If the pod comes back, restoring its share is not a correction.
             let least = Limits { cpu: Some(CpuShare::Shares(2)), ..Limits::default() };
-            self.written.entry(path.to_owned()).or_default().cpu = self.setup.manager.settled(&least).cpu;
+            let written = self.written.entry(path.clone()).or_default();
+            Arc::make_mut(written).cpu = self.setup.manager.settled(&least).cpu;
         }
-        self.held.insert(path.to_owned());
+        self.held.insert(path.clone());
     }
 
     /// Handles the end of a removal. Returns whether another reconcile is needed at once.
     pub fn destroyed(&mut self, outcome: &Outcome, destroyer: &mut Destroyer) -> bool {
         destroyer.finished(&outcome.path);
-        let uid = self.setup.owned.pods().get(&outcome.path).map(|e| e.uid.clone());
+        let uid = self.setup.owned.pods().get(&outcome.path).map(|e| e.uid.to_string());
         let pod = uid.map(|uid| PodRef { uid, ..PodRef::default() });
         let (reason, message) = match &outcome.result {
             Ok(killed) => {
@@ -215,7 +217,7 @@ impl Reconciler {
             }
             Err(why) => ("DestroyFailed", why.clone()),
         };
-        info!(path = outcome.path, "{reason}: {message}");
+        info!(path = &*outcome.path, "{reason}: {message}");
         let detail = Detail::Hierarchy { reason: reason.into(), message: message.clone() };
         self.setup.journal.append(Timestamp::now(), &*outcome.path, pod, detail);
         if outcome.result.is_err() {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::Reconciler;
 use crate::desired::{PodCgroupState, PodCgroupStates};
 use crate::destroyer::Destroyer;
-use nodewarden_machine::cgroup::control::DriverKind;
 
 impl Reconciler {
     /// Publishes the states if they changed.
@@ -25,7 +24,7 @@ impl Reconciler {
     }
 
     fn per_pod_states(&self, destroyer: &Destroyer) -> PodCgroupStates {
-        let pods = &self.wanted.pods;
+        let (pods, owned) = (&self.wanted.pods, self.setup.owned.pods());
         let problem = |path: &str| {
             if destroyer.removing().contains(path) {
                 return Some(String::from("its cgroup is being removed"));
@@ -35,32 +34,49 @@ impl Reconciler {
             }
             self.failed.get(path).cloned()
         };
-        let owned = self.setup.owned.pods().iter().map(|(path, entry)| (path, &entry.uid));
-        let wanted = pods.iter().map(|(path, desired)| (path, &desired.pod.uid));
-        let is_former = |path: &String| self.formers.values().any(|former| former == path);
-        owned
-            .filter(|(path, _)| !is_former(path))
-            .chain(wanted)
+        let is_former = |path: &Arc<str>| self.formers.values().any(|former| former == path);
+        let is_wanted = |path: &str, uid: &str| pods.get(path).is_some_and(|own| own.pod.uid == uid);
+        let unwanted = owned.iter().filter(|(path, entry)| !is_former(path) && !is_wanted(path, &entry.uid));
+        // The record holds the same uid.
+        let shared = |path: &str, uid: &str| {
+            let recorded = owned.get(path).map(|entry| &entry.uid).filter(|own| ***own == *uid);
+            recorded.cloned().unwrap_or_else(|| uid.into())
+        };
+        unwanted
+            .map(|(path, entry)| (path, &*entry.uid))
+            .chain(pods.iter().map(|(path, desired)| (path, &*desired.pod.uid)))
             .filter(|(path, _)| self.existing.contains(*path) || self.failed.contains_key(*path))
             .map(|(path, uid)| {
-                let cgroup_parent = match self.setup.manager.kind() {
-                    DriverKind::Cgroupfs => path.clone(),
-                    DriverKind::Systemd => path.rsplit('/').next().unwrap_or(path).to_owned(),
+                let state = PodCgroupState {
+                    path: path.clone(),
+                    driver: Some(self.setup.manager.kind()),
+                    problem: problem(path),
+                    former: self.formers.get(uid).map(ToString::to_string),
+                    version: self.version(path),
                 };
-                let version = self.versions.get(path).copied().unwrap_or(0);
-                let former = self.formers.get(uid).cloned();
-                let (path, problem) = (path.clone(), problem(path));
-                (uid.clone(), PodCgroupState { path, cgroup_parent, problem, former, version })
+                (shared(path, uid), state)
             })
             .collect()
+    }
+
+    /// [`DesiredCgroup::version`] of the pod that the cgroup's limits were last written for.
+    ///
+    /// [`DesiredCgroup::version`]: crate::desired::DesiredCgroup::version
+    fn version(&self, path: &str) -> u64 {
+        let written = match &self.earlier {
+            Some(earlier) if !self.created.contains(path) => earlier,
+            _ => &self.wanted,
+        };
+        written.pods.get(path).map_or(0, |desired| desired.version)
     }
 
     /// Without `cgroupsPerQOS` the runtime chooses the cgroup of a pod (the kubelet's
     /// `podContainerManagerNoop`).
     fn shared_states(&self) -> PodCgroupStates {
+        let path: Arc<str> = self.setup.settings.cgroup_root.as_str().into();
         let place = |version| PodCgroupState {
-            path: self.setup.settings.cgroup_root.clone(),
-            cgroup_parent: String::new(),
+            path: path.clone(),
+            driver: None,
             problem: None,
             former: None,
             version,
@@ -68,7 +84,7 @@ impl Reconciler {
         self.keep
             .iter()
             .flat_map(|k| &k.pods)
-            .map(|desired| (desired.pod.uid.clone(), place(desired.version)))
+            .map(|desired| (desired.pod.uid.as_str().into(), place(desired.version)))
             .collect()
     }
 }

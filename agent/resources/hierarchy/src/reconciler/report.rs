@@ -21,11 +21,11 @@ impl Reconciler {
             };
             // A name that is none has been refused at the start.
             let Ok(path) = path else { continue };
-            if self.withheld.contains_key(&path) {
+            if self.withheld.contains_key(&*path) {
                 continue;
             }
             let problem = self.problems.about(&path);
-            let result = match (problem.is_empty(), wanted.limits.contains_key(&path)) {
+            let result = match (problem.is_empty(), wanted.limits.contains_key(&*path)) {
                 (false, _) => EnforcementResult::Failed(problem),
                 (true, true) => EnforcementResult::Done,
                 (true, false) => continue,

@@ -11,7 +11,7 @@ use super::*;
 use crate::desired::{DesiredCgroup, PodCgroupState};
 use crate::fixture::{Fixture, elsewhere, keep, pod};
 use crate::manager::HierarchyManager;
-use nodewarden_machine::cgroup::control::{CpuShare, Limits};
+use nodewarden_machine::cgroup::control::{CpuShare, DriverKind, Limits};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{ContainerNames, Identity};
@@ -28,7 +28,7 @@ fn until(f: &Fixture, hierarchy: &HierarchyManager, what: &str, so: impl Fn(&Pod
 }
 
 fn uids(places: &PodCgroupStates) -> BTreeSet<&str> {
-    places.keys().map(String::as_str).collect()
+    places.iter().map(|(uid, _)| uid).collect()
 }
 
 fn shares(f: &Fixture, path: &str) -> Option<CpuShare> {
@@ -46,8 +46,8 @@ fn the_state_of_a_pod_cgroup_is_published_as_long_as_it_exists() {
     let hierarchy = f.start(keep([&a]));
     // Published before `start` returns.
     let place = PodCgroupState {
-        path: f.path(&a),
-        cgroup_parent: f.path(&a),
+        path: f.path(&a).into(),
+        driver: Some(DriverKind::Cgroupfs),
         problem: None,
         former: None,
         version: 0,
@@ -88,18 +88,20 @@ fn after_many_changes_a_full_reconcile_finds_nothing_to_do() {
         std::thread::sleep(Duration::from_millis(round % 4));
     }
     let wanted: BTreeSet<&str> = last.iter().map(|p| p.uid.as_str()).collect();
-    until(&f, &hierarchy, "the last pods", |p| uids(p) == wanted && p.values().all(|p| p.problem.is_none()));
+    until(&f, &hierarchy, "the last pods", |p| {
+        uids(p) == wanted && p.iter().all(|(_, p)| p.problem.is_none())
+    });
     let status = hierarchy.status();
     let deadline = Instant::now() + PATIENCE;
-    while !status.lock().removing.is_empty() && Instant::now() < deadline {
+    while !status.read().removing.is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(status.lock().problems, [""; 0]);
+    assert_eq!(status.read().problems, [""; 0]);
     drop(hierarchy);
     let found: Vec<_> = last.iter().map(|p| f.manager.read(&f.path(p)).unwrap()).collect();
     let level = f.manager.read(&f.level(QosClass::Burstable)).unwrap();
     let again = f.start(keep(&last));
-    assert_eq!(again.status().lock().corrections, 0);
+    assert_eq!(again.status().read().corrections, 0);
     assert_eq!(found, last.iter().map(|p| f.manager.read(&f.path(p)).unwrap()).collect::<Vec<_>>());
     assert_eq!(level, f.manager.read(&f.level(QosClass::Burstable)).unwrap());
 }
@@ -121,7 +123,7 @@ fn a_pod_cgroup_stays_with_the_lowest_cpu_share_while_volumes_exist() {
     hierarchy.handle().send(keep([&a]));
     until(&f, &hierarchy, "no problem", |p| p.get("a").is_some_and(|p| p.problem.is_none()));
     assert_eq!(shares(&f, &f.path(&a)), settled(&f, 102));
-    assert_eq!(hierarchy.status().lock().corrections, 0);
+    assert_eq!(hierarchy.status().read().corrections, 0);
     hierarchy.handle().send(keep(&[]));
     until(&f, &hierarchy, "a problem again", |p| p.get("a").is_some_and(|p| p.problem.is_some()));
     f.volumes.lock().clear();
@@ -187,7 +189,7 @@ fn foreign_pod_cgroups_keep_the_levels_from_shrinking() {
     until(&f, &hierarchy, "without a", |p| uids(p) == BTreeSet::from(["b"]));
     assert_eq!(shares(&f, &burstable), settled(&f, 307));
     let status = hierarchy.status();
-    let status = status.lock();
+    let status = status.read();
     assert_eq!(status.foreign, [format!("{burstable}/podforeign")]);
     // It is said why, and counted.
     assert!(status.problems.iter().any(|p| p.contains("podforeign")), "{:?}", status.problems);
@@ -200,13 +202,13 @@ fn without_cgroups_per_qos_the_runtime_chooses_the_cgroup() {
     f.settings.cgroups_per_qos = false;
     let hierarchy = f.start(keep([&pod("a", "100m")]));
     let place = PodCgroupState {
-        path: f.settings.cgroup_root.clone(),
-        cgroup_parent: String::new(),
+        path: f.settings.cgroup_root.as_str().into(),
+        driver: None,
         problem: None,
         former: None,
         version: 0,
     };
-    assert_eq!(**hierarchy.pod_cgroups().borrow(), PodCgroupStates::from([("a".to_owned(), place)]));
+    assert_eq!(**hierarchy.pod_cgroups().borrow(), [("a".into(), place)].into_iter().collect());
 }
 
 /// A drifted container is corrected to what its runtime was given, but not while it is being resized, and not
@@ -301,7 +303,7 @@ fn node_allocatable_is_reported_as_by_a_kubelet_and_shown() {
         hierarchy_events(f).into_iter().filter(|event| event.contains("AllocatableEnforce")).collect()
     };
     assert_eq!(enforced(&f), done, "once each");
-    let cpu = reconciler.status().lock().resources.iter().find(|own| own.name == "cpu").cloned().unwrap();
+    let cpu = reconciler.status().read().resources.iter().find(|own| own.name == "cpu").cloned().unwrap();
     assert_eq!(cpu.capacity - cpu.allocatable, 100);
 
     f.manager.destroy(&system, PATIENCE).unwrap();
@@ -310,4 +312,35 @@ fn node_allocatable_is_reported_as_by_a_kubelet_and_shown() {
         "FailedNodeAllocatableEnforcement: Failed to enforce System Reserved Cgroup Limits on {system:?}: "
     );
     assert!(enforced(&f).last().unwrap().starts_with(&failed), "{:?}", enforced(&f));
+}
+
+/// A node has a thousand pods, most of them with the limits of others.
+#[test]
+fn limits_and_paths_of_pods_are_held_once() {
+    let Some(f) = Fixture::make("shared") else { return };
+    let (a, b) = (pod("a", "100m"), pod("b", "100m"));
+    let mut reconciler = f.reconciler();
+    let mut destroyer = Destroyer::start(&f.manager, |_| {}).unwrap();
+    reconciler.begin(keep([&a, &b]));
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    // The wanted limits are computed anew.
+    reconciler.keep(keep([&a, &b, &pod("c", "200m")]));
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    let [of_a, of_b] = [f.path(&a), f.path(&b)];
+    let wanted = reconciler.wanted.clone();
+    for maps in [&wanted.exact, &wanted.limits] {
+        assert!(Arc::ptr_eq(&maps[&*of_a], &maps[&*of_b]));
+    }
+    assert!(Arc::ptr_eq(&wanted.limits[&*of_a], &reconciler.written[&*of_b]));
+    let (path, _) = reconciler.setup.owned.pods().get_key_value(&*of_a).unwrap();
+    let states = reconciler.pod_cgroups().borrow().clone();
+    let others = [
+        wanted.pods.get_key_value(&*of_a).unwrap().0,
+        wanted.exact.get_key_value(&*of_a).unwrap().0,
+        wanted.limits.get_key_value(&*of_a).unwrap().0,
+        reconciler.written.get_key_value(&*of_a).unwrap().0,
+        reconciler.existing.get(&*of_a).unwrap(),
+        &states.get("a").unwrap().path,
+    ];
+    assert!(others.into_iter().all(|other| Arc::ptr_eq(other, path)));
 }

@@ -58,7 +58,7 @@ fn overrides_are_kept_and_undone_completely() {
         hierarchy.handle().throttle(ThrottleOverrides::default());
         until(&f, QosClass::BestEffort, "as it was", |l| *l == own);
     }
-    assert_eq!(hierarchy.status().lock().corrections, 0, "it is ours");
+    assert_eq!(hierarchy.status().read().corrections, 0, "it is ours");
     hierarchy.handle().throttle(overrides(idle));
     drop(hierarchy);
     assert_eq!(
@@ -103,8 +103,8 @@ fn the_override_of_burstable_is_not_below_its_requests() {
     reconciler.setup.facts.version = nodewarden_machine::cgroup::Version::V2;
     reconciler.measure();
     let wanted = reconciler.wanted().unwrap();
-    let high = |class| wanted.exact[&reconciler.level(class)].memory_high;
+    let high = |class| wanted.exact[&*reconciler.level(class)].memory_high;
     assert_eq!(high(QosClass::Burstable), Some(Bound::At(40 << 20)));
     assert_eq!(high(QosClass::BestEffort), Some(Bound::At(64 << 20)));
-    assert_eq!(wanted.exact[&f.path(&a)].memory_high, Some(Bound::Max));
+    assert_eq!(wanted.exact[&*f.path(&a)].memory_high, Some(Bound::Max));
 }

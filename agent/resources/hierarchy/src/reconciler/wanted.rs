@@ -1,13 +1,13 @@
 //! Computes the wanted limits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Reconciler;
-use crate::desired::DesiredCgroup;
-use crate::steps::ByPath;
+use crate::desired::{DesiredCgroup, PodsByPath};
+use crate::shared::ByPath;
 use crate::throttle::{ThrottleOverride, can_idle};
-use nodewarden_machine::cgroup::control::CgroupName;
+use nodewarden_machine::cgroup::control::{CgroupName, Limits};
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::QosClass;
 use nodewarden_qos as qos;
@@ -21,7 +21,7 @@ pub struct Wanted {
     /// As read back afterwards (rounded by the kernel).
     pub limits: ByPath,
     /// Pods by path.
-    pub pods: BTreeMap<String, DesiredCgroup>,
+    pub pods: Arc<PodsByPath>,
     /// Whether it stays the same as long as the pods, the overrides and the capacity do, and nothing has to
     /// be reported again.
     pub lasts: bool,
@@ -29,7 +29,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// The limits that differ from `before`, and those of the paths in `again`.
-    pub fn changed(&self, before: &Self, again: &BTreeSet<String>) -> ByPath {
+    pub fn changed(&self, before: &Self, again: &BTreeSet<Arc<str>>) -> ByPath {
         if std::ptr::eq(self, before) && again.is_empty() {
             return ByPath::new();
         }
@@ -46,11 +46,14 @@ impl Reconciler {
             return Some(self.wanted.clone());
         }
         let Self { setup, keep, problems, .. } = self;
-        let (mut pods, mut lasts) = (BTreeMap::new(), true);
+        let (mut pods, mut lasts) = (PodsByPath::new(), true);
         // Without cgroupsPerQOS pods have no cgroup of their own.
         for desired in keep.iter().flat_map(|k| &k.pods).filter(|_| setup.settings.cgroups_per_qos) {
             match setup.levels.pod(desired.pod.qos, &desired.pod.uid) {
-                Ok(name) => drop(pods.insert(setup.manager.path(&name), desired.clone())),
+                Ok(name) => {
+                    let path = setup.owned.path(&setup.manager.path(&name));
+                    pods.insert(path, desired.clone());
+                }
                 Err(error) => {
                     lasts = false;
                     problems.add("manifests", format!("{}: metadata.uid: {error}", desired.origin));
@@ -58,7 +61,7 @@ impl Reconciler {
             }
         }
         let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
-        let mut tree = match qos::tree(pods.values().map(|desired| &*desired.pod), node) {
+        let mut tree = match qos::tree_above(pods.values().map(|desired| &*desired.pod), node) {
             Ok(tree) => tree,
             Err(error) => {
                 problems.add("node", error.to_string());
@@ -72,39 +75,61 @@ impl Reconciler {
         }
         // Whether they exist is looked at each time.
         lasts &= tree.reserved.is_empty();
-        let groups = tree.groups.into_iter();
-        let mut exact: ByPath =
-            groups.map(|(name, group)| (setup.manager.path(&name), group.limits)).collect();
+        let mut of_reserved = Vec::new();
         for reserved in tree.reserved {
             let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
             match path {
                 // It is not created by this agent: only its limits are set.
-                Ok(path) if setup.manager.exists(&path) => drop(exact.insert(path, reserved.limits)),
+                Ok(path) if setup.manager.exists(&path) => of_reserved.push((path.into(), reserved.limits)),
                 Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
                 Err(error) => problems.add(&reserved.cgroup, error.to_string()),
             }
         }
-        self.apply(&mut exact, &pods);
-        let Self { setup, .. } = self;
-        let limits = exact.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
-        Some(Arc::new(Wanted { capacity, exact, limits, pods, lasts }))
+        let mut shared = std::mem::take(&mut self.shared);
+        let Self { setup, .. } = &*self;
+        let (node, manager) = (
+            qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts },
+            &setup.manager,
+        );
+        let levels = tree.groups.into_iter().map(|(name, group)| (manager.path(&name).into(), group.limits));
+        let of_pods = pods.iter().map(|(path, own)| (path.clone(), qos::pod::limits(&own.pod, node)));
+        let throttled = [QosClass::BestEffort, QosClass::Burstable].map(|class| (self.level(class), class));
+        let (mut exact, mut limits) = (Vec::new(), Vec::new());
+        // Of two with the same path the last one counts.
+        for (path, mut own) in levels.chain(of_pods).chain(of_reserved) {
+            let path: Arc<str> = path;
+            if let Some((_, class)) = throttled.iter().find(|(level, _)| **level == *path) {
+                self.apply(*class, &mut own, &pods);
+            }
+            let (own, settled) = shared.of(own, |own| manager.settled(own));
+            exact.push((path.clone(), own));
+            limits.push((path, settled));
+        }
+        shared.forget_unused();
+        let (exact, limits) = (exact.into_iter().collect(), limits.into_iter().collect());
+        let wanted = Wanted { capacity: capacity.clone(), exact, limits, pods: Arc::new(pods), lasts };
+        self.shared = shared;
+        Some(Arc::new(wanted))
     }
 
-    /// Applies the throttle overrides to the levels.
-    fn apply(&self, exact: &mut ByPath, pods: &BTreeMap<String, DesiredCgroup>) {
+    /// Applies the throttle overrides to the limits of a level.
+    fn apply(&self, level: QosClass, limits: &mut Limits, pods: &PodsByPath) {
         let Self { setup, overrides, .. } = self;
-        let (best_effort, burstable) = (self.level(QosClass::BestEffort), self.level(QosClass::Burstable));
-        if let Some(limits) = exact.get_mut(&best_effort) {
-            // v1's levels have no such limit of their own, but an idle level must be reset.
-            if can_idle(&setup.facts, setup.manager.kind()) {
-                limits.cpu_idle = Some(false);
+        match level {
+            QosClass::BestEffort => {
+                // v1's levels have no such limit of their own, but an idle level must be reset.
+                if can_idle(&setup.facts, setup.manager.kind()) {
+                    limits.cpu_idle = Some(false);
+                }
+                overrides.best_effort.apply(limits);
             }
-            overrides.best_effort.apply(limits);
-        }
-        if let Some(limits) = exact.get_mut(&burstable) {
-            let requested = || pods.values().filter(|k| k.pod.qos == QosClass::Burstable).map(memory).sum();
-            let memory_high = overrides.burstable.memory_high.map(|high| high.max(requested()));
-            ThrottleOverride { memory_high, ..overrides.burstable }.apply(limits);
+            QosClass::Burstable => {
+                let requested =
+                    || pods.values().filter(|k| k.pod.qos == QosClass::Burstable).map(memory).sum();
+                let memory_high = overrides.burstable.memory_high.map(|high| high.max(requested()));
+                ThrottleOverride { memory_high, ..overrides.burstable }.apply(limits);
+            }
+            QosClass::Guaranteed => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Limits of levels that are not lowered because pods are there that the agent does not count.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tracing::warn;
 
@@ -15,7 +16,7 @@ const NAMED: usize = 3;
 
 impl Reconciler {
     /// Existing pod cgroups whose pods the wanted limits were computed without.
-    pub(super) fn uncounted(&self, verdict: &Verdict) -> BTreeSet<String> {
+    pub(super) fn uncounted(&self, verdict: &Verdict) -> BTreeSet<Arc<str>> {
         let unread = verdict.withheld.iter().filter(|path| self.existing.contains(*path));
         verdict.foreign.iter().chain(unread).cloned().collect()
     }
@@ -24,9 +25,9 @@ impl Reconciler {
     /// status, in the journal when they are new, and as `nodewarden_hierarchy_withheld_limits`.
     pub(super) fn withhold(
         &mut self,
-        path: &str,
+        path: &Arc<str>,
         limits: &Limits,
-        uncounted: &BTreeSet<String>,
+        uncounted: &BTreeSet<Arc<str>>,
         wanted: &Wanted,
     ) -> Limits {
         let Lowering { now, waiting, pods } = lowering(path, self.level_at(path), limits, uncounted);
@@ -45,11 +46,11 @@ impl Reconciler {
             files.join(", ")
         );
         if self.problems.is_news(path) {
-            warn!(path, "{message}");
+            warn!(path = &**path, "{message}");
             self.event(path, wanted, "LimitWithheld", message.clone());
         }
         self.problems.add(path, message);
-        self.withheld.insert(path.to_owned(), waiting.len());
+        self.withheld.insert(path.clone(), waiting.len());
         now
     }
 

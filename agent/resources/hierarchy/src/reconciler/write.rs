@@ -1,12 +1,15 @@
 //! Carries out one step, and records limits that were changed from outside.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::report::pod_ref;
 use super::{Reconciler, Wanted};
 use crate::entry::{Limit, entries, only};
-use crate::steps::{ByPath, Difference, Step, differences};
+use crate::shared::{ByPath, shared};
+use crate::steps::{Difference, Step, differences};
 use crate::timed::{Operation, timed};
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::cgroup::control::{Bound, Limits};
@@ -14,67 +17,72 @@ use nodewarden_model::{Correction, Detail, PodRef};
 
 impl Reconciler {
     pub(super) fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
-        let path = step.path().to_owned();
+        let path = step.path();
         let manager = self.setup.manager.clone();
         // Limits read back are rounded; systemd's properties keep the exact value.
-        let exact = |limits: &Limits| {
+        let exact = |limits: &Arc<Limits>| {
             let those = entries(limits);
-            let exact = wanted.exact.get(&path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
-            exact.unwrap_or_else(|| limits.clone())
+            let exact = wanted.exact.get(path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
+            exact.unwrap_or_else(|| Limits::clone(limits))
         };
+        let found = found.get(path);
+        let memory = found.and_then(|found| found.memory_max);
         let result = match step {
             Step::Create { limits, .. } => {
-                debug!(path, "making a cgroup");
+                debug!(path = &**path, "making a cgroup");
                 // A partly created cgroup may have processes.
-                let limits = self.without_deadly_limits(&path, limits, found, wanted);
-                timed(Operation::Create, || manager.create(&path, &exact(&limits))).map(|()| limits)
+                let limits = self.without_deadly_limits(path, limits, memory, wanted);
+                timed(Operation::Create, || manager.create(path, &exact(&limits))).map(|()| limits)
             }
             Step::Set { limits, .. } => {
-                let limits = self.without_deadly_limits(&path, limits, found, wanted);
-                timed(Operation::Update, || manager.set(&path, &exact(&limits))).map(|()| limits)
+                let limits = self.without_deadly_limits(path, limits, memory, wanted);
+                timed(Operation::Update, || manager.set(path, &exact(&limits))).map(|()| limits)
             }
         };
         match result {
             Ok(limits) => {
-                if let (Step::Set { .. }, Some(found)) = (step, found.get(&path)) {
-                    self.record_corrections(&path, &limits, found, wanted);
+                if let (Step::Set { .. }, Some(found)) = (step, found) {
+                    self.record_corrections(path, &limits, found, wanted);
                 }
                 if matches!(step, Step::Create { .. }) {
                     self.existing.insert(path.clone());
-                    self.versions
-                        .extend(wanted.pods.get(&path).map(|desired| (path.clone(), desired.version)));
+                    self.created.insert(path.clone());
                 }
-                let written = self.written.entry(path).or_default();
-                *written = merged(written, &limits);
+                let likely = wanted.limits.get(path).unwrap_or(&limits);
+                let written = match self.written.get(path) {
+                    Some(before) => shared(merged(before, &limits), likely),
+                    None => limits,
+                };
+                self.written.insert(path.clone(), written);
             }
             Err(error) => {
-                warn!(path, "cannot set limits: {error}");
-                self.problems.add(&path, error.to_string());
-                self.failed.insert(path, error.to_string());
+                warn!(path = &**path, "cannot set limits: {error}");
+                self.problems.add(path, error.to_string());
+                self.failed.insert(path.clone(), error.to_string());
             }
         }
     }
 
     /// Removes a memory limit that is below current use: it would kill at once on v2 and is refused on v1. So
     /// it does if the current use cannot be read. It is tried again by every full reconcile until enough is
-    /// free.
+    /// free. `found` is the present memory limit.
     pub(super) fn without_deadly_limits(
         &mut self,
         path: &str,
-        limits: &Limits,
-        found: &ByPath,
+        limits: &Arc<Limits>,
+        found: Option<Bound>,
         wanted: &Wanted,
-    ) -> Limits {
+    ) -> Arc<Limits> {
         let Some(Bound::At(new)) = limits.memory_max else { return limits.clone() };
-        let shrinks = found.get(path).and_then(|f| f.memory_max).is_none_or(|f| f > Bound::At(new));
+        let shrinks = found.is_none_or(|f| f > Bound::At(new));
         let why = shrinks.then(|| why_not(new, self.setup.manager.memory_in_use(path))).flatten();
         let Some(message) = why else { return limits.clone() };
         if self.problems.is_news(path) {
             self.event(path, wanted, "LimitDeferred", message.clone());
         }
         self.problems.add(path, message);
-        self.deferred.insert(path.to_owned());
-        Limits { memory_max: None, memsw_max: None, ..limits.clone() }
+        self.deferred.insert(path.into());
+        Arc::new(Limits { memory_max: None, memsw_max: None, ..Limits::clone(limits) })
     }
 
     /// Records each limit that was neither what this agent wrote nor what an earlier agent should have
@@ -82,7 +90,8 @@ impl Reconciler {
     fn record_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
         // A limit that already had its wanted value in the previous reconcile was not written, and not
         // changed either.
-        let before = [self.written.get(path), self.earlier.limits.get(path)].map(|limits| limits.cloned());
+        let earlier = self.earlier.as_ref().and_then(|earlier| earlier.limits.get(path));
+        let before = [self.written.get(path), earlier].map(|limits| limits.cloned());
         for difference in differences(set, found) {
             let ours = before.iter().flatten().any(|b| {
                 let is_set = entries(b).iter().any(|(limit, _)| *limit == difference.limit);
