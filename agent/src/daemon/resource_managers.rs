@@ -1,6 +1,6 @@
 //! The managers of CPUs, memory and topology, whose events go into the journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
