@@ -114,8 +114,12 @@ impl Checksum {
             Self::Json => hash.update(content.to_string()),
             Self::Own(feed) => feed(content, &mut hash),
         }
-        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+        in_hexadecimal(hash)
     }
+}
+
+fn in_hexadecimal(hash: Sha256) -> String {
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Format {
@@ -155,6 +159,32 @@ impl Format {
             return Ok(None);
         }
         let text = self.text(content, &value, &checksum).map_err(json)?;
+        drop(value);
+        self.replace(path, &text, writing)?;
+        Ok(Some(checksum))
+    }
+
+    /// Writes `content` to `path`, in a format [with its own checksum](Self::with_checksum). `feed` gives the
+    /// same bytes to the hash as the function of the format, without the content as a JSON value: that of a
+    /// list of many takes several times their own memory.
+    ///
+    /// # Errors
+    /// As [`Format::write`].
+    pub fn write_fed<T: Serialize>(
+        self,
+        path: &Path,
+        content: &T,
+        feed: impl FnOnce(&mut Sha256),
+    ) -> Result<(), StateFileError> {
+        let mut hash = Sha256::new();
+        feed(&mut hash);
+        let text = self.text_before_checksum(content, &in_hexadecimal(hash));
+        let json = |source| StateFileError::Json { path: path.to_owned(), source };
+        self.replace(path, &text.map_err(json)?, || {})
+    }
+
+    /// Puts a file with this text at `path`.
+    fn replace(self, path: &Path, text: &str, writing: impl FnOnce()) -> Result<(), StateFileError> {
         let temporary = path.with_extension(TEMPORARY);
         let mut file = File::create(&temporary).map_err(StateFileError::at("create", &temporary))?;
         file.write_all(text.as_bytes()).map_err(StateFileError::at("write", &temporary))?;
@@ -166,7 +196,7 @@ impl Format {
         if self.sync {
             sync(path.parent().unwrap_or(Path::new("/")))?;
         }
-        Ok(Some(checksum))
+        Ok(())
     }
 
     /// The whole file with this content.
@@ -189,11 +219,19 @@ impl Format {
         let Self { field, version, .. } = self;
         Ok(match self.checksum {
             Checksum::Json => format!(r#"{{"version":{version},"checksum":"{checksum}","{field}":{value}}}"#),
-            Checksum::Own(_) => {
-                let content = serde_json::to_string(content)?;
-                format!(r#"{{"version":{version},"{field}":{content},"checksum":"{checksum}"}}"#)
-            }
+            Checksum::Own(_) => self.text_before_checksum(content, checksum)?,
         })
+    }
+
+    /// The whole file, with the checksum at its end.
+    fn text_before_checksum<T: Serialize>(
+        self,
+        content: &T,
+        checksum: &str,
+    ) -> Result<String, serde_json::Error> {
+        let Self { field, version, .. } = self;
+        let content = serde_json::to_string(content)?;
+        Ok(format!(r#"{{"version":{version},"{field}":{content},"checksum":"{checksum}"}}"#))
     }
 
     /// Reads the content at `path` and its checksum; `None` if there is no file. A damaged file, or one whose

@@ -119,22 +119,29 @@ impl Owned {
     }
 
     fn save(&mut self) -> Result<(), StateFileError> {
-        FORMAT.write(&self.path, &self.pods, None, || {})?;
+        let pods = self.pods.iter();
+        FORMAT.write_fed(&self.path, &self.pods, |hash| {
+            pods.for_each(|(path, entry)| feed(hash, [path, &entry.uid, &entry.origin.to_string()]));
+        })?;
         self.stale = false;
         self.unsynced = true;
         Ok(())
     }
 }
 
-/// Paths, uids and origins, each with a zero byte after it. A missing text counts as empty: such content does
-/// not parse.
+/// Of the content as it is read. A missing text counts as empty: such content does not parse.
 fn checksum(pods: &Value, hash: &mut Sha256) {
     for (path, entry) in pods.as_object().into_iter().flatten() {
         let text = |field| entry.get(field).and_then(Value::as_str).unwrap_or_default();
-        for text in [path.as_str(), text("uid"), text("origin")] {
-            hash.update(text);
-            hash.update([0]);
-        }
+        feed(hash, [path.as_str(), text("uid"), text("origin")]);
+    }
+}
+
+/// Path, uid and origin, each with a zero byte after it.
+fn feed(hash: &mut Sha256, texts: [&str; 3]) {
+    for text in texts {
+        hash.update(text);
+        hash.update([0]);
     }
 }
 

@@ -74,4 +74,7 @@ fn the_text_of_a_file_does_not_change() {
     let text = format!(r#"{{"version":1,"things":[1],"checksum":"{checksum}"}}"#);
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     assert_eq!(own.read(&path, |_| Ok(())).unwrap(), Some((vec![1], checksum.to_owned())));
+    fs::remove_file(&path).unwrap();
+    own.write_fed(&path, &[1], |hash| hash.update("abc")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
