@@ -87,10 +87,8 @@ impl Reconciler {
         }
         let mut shared = std::mem::take(&mut self.shared);
         let Self { setup, .. } = &*self;
-        let (node, manager) = (
-            qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts },
-            &setup.manager,
-        );
+        let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
+        let manager = &setup.manager;
         let levels = tree.groups.into_iter().map(|(name, group)| (manager.path(&name).into(), group.limits));
         let of_pods = pods.iter().map(|(path, own)| (path.clone(), qos::pod::limits(&own.pod, node)));
         let throttled = [QosClass::BestEffort, QosClass::Burstable].map(|class| (self.level(class), class));
@@ -106,9 +104,9 @@ impl Reconciler {
             limits.push((path, settled));
         }
         shared.forget_unused();
-        let (exact, limits) = (exact.into_iter().collect(), limits.into_iter().collect());
-        let wanted = Wanted { capacity: capacity.clone(), exact, limits, pods: Arc::new(pods), lasts };
         self.shared = shared;
+        let (exact, limits) = (exact.into_iter().collect(), limits.into_iter().collect());
+        let wanted = Wanted { capacity, exact, limits, pods: Arc::new(pods), lasts };
         Some(Arc::new(wanted))
     }
 
