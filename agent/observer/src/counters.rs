@@ -59,11 +59,11 @@ impl Source<'_> {
         Some((slot, self.cells.cpu(slot)))
     }
 
-    /// Whether a task of the cgroup has run since `totals` were read, or runs now; `None` if that is not
-    /// counted. `running` are the slots that have a task on a CPU.
-    pub fn ran(&self, group: &Group, totals: &KernelCounters, running: &[u32]) -> Option<bool> {
+    /// Whether a task of the cgroup has run since a reading, or runs now; `None` if that is not counted.
+    /// `before`: the switches of that reading. `running` are the slots that have a task on a CPU.
+    pub fn ran(&self, group: &Group, before: Option<u64>, running: &[u32]) -> Option<bool> {
         let slot = self.slot(group, Topic::Cpu)?;
-        let before = totals.cpu.as_ref()?.switches();
+        let before = before?;
         Some(running.contains(&slot) || self.cells.switches(slot) != before)
     }
 

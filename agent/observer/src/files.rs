@@ -1,10 +1,12 @@
 //! Reads the files of all cgroups.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
+use super::packed::KeptUsage;
 use super::registry::Group;
 use nodewarden_machine::cgroup::{
     Activity, Asked, Budget, GroupReader, Layout, MachineReader, ReaderFiles, Sums,
@@ -21,7 +23,7 @@ pub struct Files {
     layout: Layout,
     all: ReaderFiles,
     machine: MachineReader,
-    devices: HashMap<(u32, u32), Option<String>>,
+    devices: Devices,
 }
 
 impl Files {
@@ -30,7 +32,7 @@ impl Files {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let all = ReaderFiles::new(&layout, &budget);
         let machine = MachineReader::new(&layout, node_name, &all);
-        Self { layout, all, machine, devices: HashMap::new() }
+        Self { layout, all, machine, devices: Devices::default() }
     }
 
     /// Reads the machine's figures.
@@ -41,25 +43,51 @@ impl Files {
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
     /// read keeps its value.
     pub(crate) fn read(&mut self, mut work: Vec<Work<'_>>, asked: Asked) {
-        read_all(&self.layout, &self.all, &mut work, asked);
-        for Work { usage, .. } in work {
-            self.name_devices(usage);
+        let one = |work: &mut [Work<'_>]| {
+            let mut buffer = Vec::with_capacity(8192);
+            let mut pod = None;
+            for Work { group, idle, usage: kept, reader } in work {
+                let mut usage = kept.get();
+                let activity = activity(group, *idle, &usage, pod.as_ref());
+                let reader = reader_of(&self.all, group, reader);
+                reader.read(&self.layout, asked, activity, &mut usage, &mut buffer);
+                if asked == Asked::Now && matches!(*group.identity, Identity::Pod { .. }) {
+                    let sums = reader.sums(&usage).filter(|_| *idle);
+                    pod = sums.map(|(sums, same)| IdlePod { path: &group.path, sums, same });
+                }
+                self.devices.name(&mut usage);
+                kept.set(usage);
+            }
+        };
+        // No client waits, so no second CPU is woken for it.
+        if work.len() < SPLIT || asked == Asked::Later {
+            return one(&mut work);
         }
+        let middle = middle(&work);
+        let (left, right) = work.split_at_mut(middle);
+        std::thread::scope(|scope| {
+            let elsewhere = another_cpu();
+            let other = scope.spawn(move || {
+                if let Some(cpus) = elsewhere {
+                    // If this fails, the two threads may share a CPU.
+                    let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
+                }
+                one(right);
+            });
+            one(left);
+            // Values that it could not read are not changed.
+            let _ = other.join();
+        });
     }
 
     /// As [`Files::read`], for one group that no client waits for.
     pub(crate) fn read_one(&mut self, work: Work<'_>, buffer: &mut Vec<u8>) {
-        let Work { group, reader, usage, .. } = work;
+        let Work { group, reader, usage: kept, .. } = work;
+        let mut usage = kept.get();
         let reader = reader_of(&self.all, group, reader);
-        reader.read(&self.layout, Asked::Later, Activity::Ran, usage, buffer);
-        self.name_devices(usage);
-    }
-
-    fn name_devices(&mut self, usage: &mut Usage) {
-        for io in &mut usage.io {
-            let device = self.devices.entry((io.major, io.minor));
-            io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
-        }
+        reader.read(&self.layout, Asked::Later, Activity::Ran, &mut usage, buffer);
+        self.devices.name(&mut usage);
+        kept.set(usage);
     }
 }
 
@@ -69,7 +97,7 @@ pub(crate) struct Work<'a> {
     /// Whether nothing has run in it or below it since the last reading.
     pub idle: bool,
     /// Its last reading, and then the new one.
-    pub usage: &'a mut Usage,
+    pub usage: &'a mut KeptUsage,
     /// The reader of its files, kept from one reading to the next; made by the first one.
     pub reader: &'a mut Option<Box<GroupReader>>,
 }
@@ -85,40 +113,6 @@ fn reader_of<'r>(
 /// Number of cgroups from which on a second thread is started.
 const SPLIT: usize = 100;
 
-fn read_all(layout: &Layout, all: &ReaderFiles, work: &mut [Work<'_>], asked: Asked) {
-    let one = |work: &mut [Work<'_>]| {
-        let mut buffer = Vec::with_capacity(8192);
-        let mut pod = None;
-        for one in work {
-            let activity = activity(one, pod.as_ref());
-            let reader = reader_of(all, one.group, one.reader);
-            reader.read(layout, asked, activity, one.usage, &mut buffer);
-            if asked == Asked::Now && matches!(*one.group.identity, Identity::Pod { .. }) {
-                let sums = reader.sums(one.usage).filter(|_| one.idle);
-                pod = sums.map(|(sums, same)| IdlePod { path: &one.group.path, sums, same });
-            }
-        }
-    };
-    // No client waits, so no second CPU is woken for it.
-    if work.len() < SPLIT || asked == Asked::Later {
-        return one(work);
-    }
-    let (left, right) = work.split_at_mut(middle(work));
-    std::thread::scope(|scope| {
-        let elsewhere = another_cpu();
-        let other = scope.spawn(move || {
-            if let Some(cpus) = elsewhere {
-                // If this fails, the two threads may share a CPU.
-                let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
-            }
-            one(right);
-        });
-        one(left);
-        // Values that it could not read are not changed.
-        let _ = other.join();
-    });
-}
-
 /// A pod in which nothing has run, while what is below it is read.
 struct IdlePod<'a> {
     path: &'a str,
@@ -127,14 +121,15 @@ struct IdlePod<'a> {
     same: bool,
 }
 
-/// What is known of a cgroup before it is read; `pod` is the last idle pod before it.
-fn activity(work: &Work<'_>, pod: Option<&IdlePod<'_>>) -> Activity {
-    if !work.idle {
+/// What is known of a cgroup before it is read. `usage` is its last reading, `pod` the last idle pod before
+/// it.
+fn activity(group: &Group, idle: bool, usage: &Usage, pod: Option<&IdlePod<'_>>) -> Activity {
+    if !idle {
         return Activity::Ran;
     }
     let below = |pod: &&IdlePod<'_>| {
-        work.group.path.strip_prefix(pod.path).is_some_and(|rest| rest.starts_with('/'))
-            && pod.sums.can_contain(work.usage)
+        group.path.strip_prefix(pod.path).is_some_and(|rest| rest.starts_with('/'))
+            && pod.sums.can_contain(usage)
     };
     pod.filter(below).map_or(Activity::None, |pod| Activity::NoneInPod { same_sums: pod.same })
 }
@@ -161,6 +156,21 @@ fn descriptors() -> u64 {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
     if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+}
+
+/// The names of the block devices that were asked for so far.
+#[derive(Default)]
+struct Devices(Mutex<HashMap<(u32, u32), Option<String>>>);
+
+impl Devices {
+    /// Adds the names of the devices, of those that have one.
+    fn name(&self, usage: &mut Usage) {
+        for io in usage.io.iter_mut().filter(|io| io.device.is_none()) {
+            let mut known = self.0.lock();
+            let device = known.entry((io.major, io.minor));
+            io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
+        }
+    }
 }
 
 /// `/dev/NAME` of a block device, from sysfs.
@@ -204,8 +214,7 @@ mod tests {
     fn what_is_below_an_idle_pod_depends_on_its_sums() {
         let sums = Sums::of(&usage(9)).unwrap();
         let of = |path: &str, idle, memory, pod: Option<&IdlePod<'_>>| {
-            let (group, mut usage, mut reader) = (group(path), usage(memory), None);
-            activity(&Work { group: &group, idle, usage: &mut usage, reader: &mut reader }, pod)
+            activity(&group(path), idle, &usage(memory), pod)
         };
         for same in [true, false] {
             let pod = Some(IdlePod { path: POD, sums, same });
@@ -226,7 +235,7 @@ mod tests {
         let id = "a".repeat(64);
         let paths = ["/", "/kubepods", POD, &format!("{POD}/{id}"), &format!("{POD}/{id}/x"), "/z"];
         let groups = paths.map(group);
-        let (mut usages, mut readers) = (paths.map(|_| usage(1)), paths.map(|_| None));
+        let (mut usages, mut readers) = (paths.map(|_| KeptUsage::default()), paths.map(|_| None));
         let both = groups.iter().zip(usages.iter_mut().zip(&mut readers));
         let work: Vec<Work<'_>> =
             both.map(|(group, (usage, reader))| Work { group, idle: true, usage, reader }).collect();

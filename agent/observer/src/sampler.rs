@@ -14,11 +14,10 @@ use super::files::{Files, Work};
 use super::idle::WithParents;
 use super::neighbours;
 use super::registry::{Group, Place, Registry};
-use nodewarden_machine::cgroup::{Asked, GroupReader, identify};
+use super::remembered::Remembered;
+use nodewarden_machine::cgroup::{Asked, identify};
 use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, SlotPool, Spaces};
-use nodewarden_model::{
-    CpuCounters, GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic, Usage,
-};
+use nodewarden_model::{CpuCounters, GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -28,30 +27,6 @@ const ALL: Duration = Duration::from_secs(300);
 
 /// A removal counts as something that ran for so long: until everything has been read again.
 const RECENTLY: Duration = Duration::from_secs(30);
-
-/// The last reading of a cgroup.
-#[derive(Default)]
-struct Remembered {
-    generation: u64,
-    counters: KernelCounters,
-    usage: Usage,
-    /// Of its files; `None` before they were read and after the cgroup was removed.
-    reader: Option<Box<GroupReader>>,
-    /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
-    ran: bool,
-    seen: u64,
-}
-
-impl Remembered {
-    /// Begins a reading of the counters: what is of an earlier cgroup of this path is forgotten.
-    fn begin(&mut self, group: &Group) {
-        if self.generation != group.generation {
-            *self = Self { generation: group.generation, seen: self.seen, ..Self::default() };
-        }
-        // Unless it is counted.
-        self.ran = true;
-    }
-}
 
 /// The counters of the eBPF programs; they do not exist if eBPF is off altogether.
 pub struct KernelSide {
@@ -76,7 +51,8 @@ pub struct Sampler {
     lost_waits_ns: u64,
     /// By path. Boxed: a map has room for more entries than it holds.
     remembered: BTreeMap<Arc<str>, Box<Remembered>>,
-    round: u64,
+    /// Counts the readings at which other cgroups were there than before.
+    round: u32,
     /// When [`Sampler::remember`] began last, and when it began to look at all cgroups (CLOCK_MONOTONIC).
     remembered_ns: u64,
     all_read_ns: u64,
@@ -115,8 +91,8 @@ impl Sampler {
                 identity: name(&group.identity),
                 created: group.created.into(),
                 removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
-                usage: own.usage.clone(),
-                kernel: own.counters.clone(),
+                usage: own.usage.get(),
+                kernel: own.counters.get(),
                 waits: waits.get(&group.path).cloned().unwrap_or_default(),
             })
             .collect();
@@ -224,7 +200,7 @@ impl Sampler {
         let are_same =
             |(group, path): (&Group, &Arc<str>)| Arc::ptr_eq(&group.path, path) || group.path == *path;
         if self.remembered.len() != groups.len() || !groups.iter().zip(self.remembered.keys()).all(are_same) {
-            self.round += 1;
+            self.round = self.round.wrapping_add(1);
             for group in groups {
                 self.remembered.entry(group.path.clone()).or_default().seen = self.round;
             }
@@ -256,7 +232,7 @@ impl Sampler {
             let Some((_, known)) = known.filter(|(_, own)| own.generation == group.generation) else {
                 return true;
             };
-            group.removed.is_none() && source.ran(group, &known.counters, &running).unwrap_or(true)
+            group.removed.is_none() && source.ran(group, known.counters.switches(), &running).unwrap_or(true)
         };
         let paths = WithParents::of(registry.groups().filter(ran).map(|group| &*group.path));
         // They are few as a rule: a look-up of each takes less time than a look at all again.
@@ -361,14 +337,16 @@ impl KernelSide {
         // After the counters, see `Cells::running`.
         let running = source.running(MonotonicClock::now_ns());
         for ((group, own), raw) in groups.iter_mut().zip(raw) {
-            let Remembered { counters, ran, .. } = &mut **own;
+            let Remembered { counters: kept, ran, .. } = &mut **own;
+            let mut counters = kept.get();
             if let Some((slot, raw)) = raw {
                 let now = running.get(&slot).copied().unwrap_or(0);
                 let before = counters.cpu.as_ref().map(CpuCounters::switches);
                 *ran = running.contains_key(&slot) || before != Some(raw.switches());
                 counters::update(counters.cpu.get_or_insert_default(), &raw, now);
             }
-            source.others(group, counters);
+            source.others(group, &mut counters);
+            kept.set(counters);
         }
     }
 
