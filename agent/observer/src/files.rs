@@ -50,13 +50,17 @@ impl Files {
                 let mut usage = kept.get();
                 let activity = activity(group, *idle, &usage, pod.as_ref());
                 let reader = reader_of(&self.all, group, reader);
-                reader.read(&self.layout, asked, activity, &mut usage, &mut buffer);
+                let has_read = reader.read(&self.layout, asked, activity, &mut usage, &mut buffer);
                 if asked == Asked::Now && matches!(*group.identity, Identity::Pod { .. }) {
                     let sums = reader.sums(&usage).filter(|_| *idle);
                     pod = sums.map(|(sums, same)| IdlePod { path: &group.path, sums, same });
                 }
-                self.devices.name(&mut usage);
-                kept.set(usage);
+                if has_read {
+                    self.devices.name(&mut usage);
+                    kept.set(usage);
+                } else {
+                    kept.set_time(usage.time);
+                }
             }
         };
         // No client waits, so no second CPU is woken for it.
@@ -85,9 +89,10 @@ impl Files {
         let Work { group, reader, usage: kept, .. } = work;
         let mut usage = kept.get();
         let reader = reader_of(&self.all, group, reader);
-        reader.read(&self.layout, Asked::Later, Activity::Ran, &mut usage, buffer);
-        self.devices.name(&mut usage);
-        kept.set(usage);
+        if reader.read(&self.layout, Asked::Later, Activity::Ran, &mut usage, buffer) {
+            self.devices.name(&mut usage);
+            kept.set(usage);
+        }
     }
 }
 

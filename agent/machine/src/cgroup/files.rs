@@ -134,69 +134,78 @@ pub enum Keep {
     IfRoom,
 }
 
-/// The state of a file.
+/// The files of one cgroup, each known by its place in a list that all cgroups share; those that the budget
+/// allows are kept open. There are thousands of these values and few open files: only those take memory. The
+/// budget is the caller's, the same one in each call, and the caller closes the files before this is dropped.
 #[derive(Debug, Default)]
-enum State {
-    #[default]
-    Unknown,
-    Open(File),
-    /// It exists, but the budget does not allow to keep it open.
-    Passing,
-    /// This cgroup has no such file (root, or a kernel without it).
-    Absent,
+pub struct CachedFiles {
+    open: Vec<(u8, File)>,
+    /// A bit for each file that this cgroup does not have (root, or a kernel without it).
+    absent: u64,
 }
 
-/// One file, kept open if the budget allows. There are tens of thousands of them: the budget is the caller's,
-/// the same one in each call, and the caller closes the file before it is dropped.
-#[derive(Debug, Default)]
-pub struct CachedFile {
-    state: State,
-}
+impl CachedFiles {
+    /// How many files there can be.
+    pub const MOST: usize = u64::BITS as usize;
 
-impl CachedFile {
-    /// Whether it is kept open.
-    pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+    /// Whether a file is kept open.
+    pub fn is_open(&self, at: u8) -> bool {
+        self.position(at).is_some()
     }
 
-    /// Closes it if it is open; the next reading opens it again.
-    pub fn close(&mut self, budget: &Budget) {
-        if self.is_open() {
+    fn position(&self, at: u8) -> Option<usize> {
+        self.open.iter().position(|(own, _)| *own == at)
+    }
+
+    /// Closes a file if it is open; the next reading opens it again.
+    pub fn close(&mut self, at: u8, budget: &Budget) {
+        if let Some(position) = self.position(at) {
             budget.give_back();
-            self.state = State::Passing;
+            self.open.swap_remove(position);
+            if self.open.is_empty() {
+                // Its memory too.
+                self.open = Vec::new();
+            }
         }
     }
 
-    /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is
-    /// none.
+    /// Closes all files.
+    pub fn close_all(&mut self, budget: &Budget) {
+        for _ in std::mem::take(&mut self.open) {
+            budget.give_back();
+        }
+    }
+
+    /// Reads file `at`, which is called `name` in `dir`, from its start; `dir` is asked for only to open it.
+    /// `None` when there is none.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
     pub fn read<'b>(
         &mut self,
         budget: &Budget,
+        at: u8,
         dir: impl Fn() -> PathBuf,
         name: &str,
         keep: Keep,
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Option<&'b [u8]>> {
-        match &self.state {
-            State::Absent => return Ok(None),
-            State::Open(file) => {
-                let text = pread_all(file, buffer)?;
-                if budget.is_to_close(keep) {
-                    self.close(budget);
-                }
-                return Ok(Some(text));
+        if self.absent & (1 << at) != 0 {
+            return Ok(None);
+        }
+        if let Some(position) = self.position(at) {
+            let text = pread_all(&self.open[position].1, buffer)?;
+            if budget.is_to_close(keep) {
+                self.close(at, budget);
             }
-            State::Unknown | State::Passing => {}
+            return Ok(Some(text));
         }
         let file = match File::open(dir().join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // If the whole cgroup is gone, the missing file does not show that this kernel lacks it.
                 if dir().exists() {
-                    self.state = State::Absent;
+                    self.absent |= 1 << at;
                     return Ok(None);
                 }
                 return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -206,12 +215,14 @@ impl CachedFile {
         let text = match pread_all(&file, buffer) {
             // With PSI off, the pressure files exist and cannot be read.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                self.state = State::Absent;
+                self.absent |= 1 << at;
                 return Ok(None);
             }
             result => result?,
         };
-        self.state = if budget.take(keep) { State::Open(file) } else { State::Passing };
+        if budget.take(keep) {
+            self.open.push((at, file));
+        }
         Ok(Some(text))
     }
 }
@@ -246,15 +257,15 @@ mod tests {
         for budget in [Budget::new(1), Budget::new(0)] {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("f"), "1").unwrap();
-            let mut file = CachedFile::default();
+            let mut file = CachedFiles::default();
             let mut buffer = Vec::new();
             assert_eq!(
-                file.read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
+                file.read(&budget, 0, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
                 Some(&b"1"[..])
             );
             std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
             assert_eq!(
-                file.read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer)
+                file.read(&budget, 0, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer)
                     .unwrap()
                     .unwrap()
                     .len(),
@@ -262,7 +273,7 @@ mod tests {
             );
             std::fs::write(dir.path().join("f"), "22").unwrap();
             assert_eq!(
-                file.read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
+                file.read(&budget, 0, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer).unwrap(),
                 Some(&b"22"[..])
             );
         }
@@ -273,19 +284,19 @@ mod tests {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
-        CachedFile::default()
-            .read(&budget, || dir.path().to_owned(), "f", Keep::No, &mut Vec::new())
+        CachedFiles::default()
+            .read(&budget, 0, || dir.path().to_owned(), "f", Keep::No, &mut Vec::new())
             .unwrap();
-        let mut file = CachedFile::default();
+        let mut file = CachedFiles::default();
         let mut read = |keep| {
-            file.read(&budget, || dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap().is_some()
+            file.read(&budget, 0, || dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap().is_some()
         };
         let take = || budget.take(Keep::IfRoom);
         assert!(read(Keep::IfRoom) && !take());
         assert!(read(Keep::No) && take(), "one that is not to be kept is closed");
         budget.give_back();
         assert!(read(Keep::IfRoom) && !take());
-        file.close(&budget);
+        file.close(0, &budget);
         assert!(take());
     }
 
@@ -294,18 +305,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
         let budget = Budget::new(FEW + 2);
-        let read = |file: &mut CachedFile, keep| {
-            file.read(&budget, || dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap();
-            file.is_open()
+        let read = |file: &mut CachedFiles, keep| {
+            file.read(&budget, 0, || dir.path().to_owned(), "f", keep, &mut Vec::new()).unwrap();
+            file.is_open(0)
         };
-        let mut first = CachedFile::default();
+        let mut first = CachedFiles::default();
         assert!(read(&mut first, Keep::IfFew));
         for _ in 1..FEW {
             assert!(budget.take(Keep::IfFew));
         }
         assert!(!budget.take(Keep::IfFew), "{FEW} are open");
         assert!(read(&mut first, Keep::IfFew), "it is one of them");
-        let mut second = CachedFile::default();
+        let mut second = CachedFiles::default();
         assert!(!read(&mut second, Keep::IfFew));
         assert!(read(&mut second, Keep::IfRoom), "something runs there");
         assert!(!read(&mut first, Keep::IfFew), "one more than that is open");
@@ -318,14 +329,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut buffer = Vec::new();
         assert_eq!(
-            CachedFile::default()
-                .read(&budget, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer)
+            CachedFiles::default()
+                .read(&budget, 0, || dir.path().to_owned(), "f", Keep::IfRoom, &mut buffer)
                 .unwrap(),
             None
         );
         let gone = dir.path().join("gone");
-        let error =
-            CachedFile::default().read(&budget, || gone.clone(), "f", Keep::IfRoom, &mut buffer).unwrap_err();
+        let error = CachedFiles::default()
+            .read(&budget, 0, || gone.clone(), "f", Keep::IfRoom, &mut buffer)
+            .unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

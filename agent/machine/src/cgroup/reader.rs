@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::activity::{Activity, Sums};
-use super::files::{Alone, Budget, CachedFile, Keep, Spec};
+use super::files::{Alone, Budget, CachedFiles, Keep, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, limit_changes, v1, v2};
 use nodewarden_model::Usage;
@@ -35,14 +35,14 @@ pub enum Asked {
     Later,
 }
 
-/// Reads one cgroup repeatedly. There are hundreds of these values, so they are small: the caller has the
+/// Reads one cgroup repeatedly. There are thousands of these values, so they are small: the caller has the
 /// last reading, and a directory's path is built only when a file is opened.
 #[derive(Debug)]
 pub struct GroupReader {
     path: Arc<str>,
     all: ReaderFiles,
-    /// In the order of `all`.
-    files: Box<[CachedFile]>,
+    /// By their place in `all`.
+    files: CachedFiles,
     slow_read: Option<Instant>,
     /// When all files were last read.
     all_read: Option<Instant>,
@@ -54,12 +54,10 @@ pub struct GroupReader {
     ran: Instant,
     /// Nothing was stalled at the last reading.
     unstalled: bool,
-    /// Whether a file may be open.
-    keeps_open: bool,
     /// Whether a file could not be read at the last reading.
     incomplete: bool,
-    /// See [`GroupReader::sums`].
-    sums: Option<Sums>,
+    /// See [`GroupReader::sums`]. Boxed: most cgroups are not a pod's.
+    sums: Option<Box<Sums>>,
 }
 
 /// Index into [`Layout::hierarchies`], of which there are a dozen at most.
@@ -99,6 +97,7 @@ impl ReaderFiles {
                 add(spec, unified);
             }
         }
+        debug_assert!(specs.len() <= CachedFiles::MOST);
         Self(Arc::new(All { specs: specs.into(), budget: budget.clone() }))
     }
 }
@@ -109,14 +108,13 @@ impl GroupReader {
         Self {
             path,
             all: all.clone(),
-            files: all.0.specs.iter().map(|_| CachedFile::default()).collect(),
+            files: CachedFiles::default(),
             slow_read: None,
             all_read: None,
             changed: false,
             limit_changes: 0,
             ran: Instant::now(),
             unstalled: false,
-            keeps_open: false,
             incomplete: false,
             sums: None,
         }
@@ -127,8 +125,11 @@ impl GroupReader {
     /// out by [`Activity::NoneInPod`].
     pub fn sums(&mut self, usage: &Usage) -> Option<(Sums, bool)> {
         let sums = Sums::of(usage).filter(|_| !self.incomplete);
-        let before = std::mem::replace(&mut self.sums, sums);
-        sums.map(|sums| (sums, before == Some(sums)))
+        let are_same = self.sums.as_deref() == sums.as_ref();
+        if !are_same {
+            self.sums = sums.map(Box::new);
+        }
+        sums.map(|sums| (sums, are_same))
     }
 
     /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
@@ -136,7 +137,8 @@ impl GroupReader {
     /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
     /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
     /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that
-    /// are read every time are kept open, below a pod in which nothing has run none.
+    /// are read every time are kept open, below a pod in which nothing has run none. Returns whether more than
+    /// the time of `last` may have been changed.
     pub fn read(
         &mut self,
         layout: &Layout,
@@ -144,7 +146,7 @@ impl GroupReader {
         activity: Activity,
         last: &mut Usage,
         buffer: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let (now, idle) = (Instant::now(), activity.is_none());
         let limit_changes = limit_changes::count();
         if asked == Asked::Now && !idle {
@@ -160,7 +162,7 @@ impl GroupReader {
         if unstalled && !slow_due && matches!(activity, Activity::NoneInPod { same_sums: true }) {
             self.close_all();
             last.time = Some(SystemTime::now());
-            return;
+            return false;
         }
         let asleep = idle;
         let mut idle = idle && !all_due;
@@ -171,7 +173,7 @@ impl GroupReader {
         let mut gone = 0u64;
         self.incomplete = false;
         let (path, all) = (&*self.path, &*self.all.0);
-        for ((spec, at), file) in all.specs.iter().zip(&mut self.files) {
+        for (file, (spec, at)) in (0..).zip(&all.specs) {
             let hot = (spec.hot)(&usage);
             let is_wanted = match spec.alone {
                 // The kernel may have found other pages inactive although as much is in use.
@@ -186,7 +188,7 @@ impl GroupReader {
             };
             // Of a cgroup in which nothing runs only what is read every time stays open, while few files are.
             let keep = match (asked, spec.alone) {
-                (Asked::Later, _) if spec.has_cpu_time && !file.is_open() => Keep::No,
+                (Asked::Later, _) if spec.has_cpu_time && !self.files.is_open(file) => Keep::No,
                 _ if !hot || matches!(activity, Activity::NoneInPod { .. }) => Keep::No,
                 (Asked::Later, _) => Keep::IfFew,
                 (Asked::Now, _) if !asleep => Keep::IfRoom,
@@ -196,12 +198,11 @@ impl GroupReader {
             };
             if !is_wanted || gone & (1 << *at) != 0 {
                 if slow_due && keep == Keep::No {
-                    file.close(&all.budget);
+                    self.files.close(file, &all.budget);
                 }
                 continue;
             }
-            self.keeps_open |= keep != Keep::No;
-            match file.read(&all.budget, dir, spec.name, keep, buffer) {
+            match self.files.read(&all.budget, file, dir, spec.name, keep, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
@@ -217,7 +218,7 @@ impl GroupReader {
             if asked == Asked::Later && spec.has_cpu_time {
                 if self.slow_read.is_some() && ran(last) == ran(&usage) {
                     self.close_all();
-                    return;
+                    return false;
                 }
                 self.ran = now;
             }
@@ -233,20 +234,17 @@ impl GroupReader {
         self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
         usage.time = Some(SystemTime::now());
         *last = usage;
+        true
     }
 
     fn close_all(&mut self) {
-        if std::mem::take(&mut self.keeps_open) {
-            let budget = &self.all.0.budget;
-            self.files.iter_mut().for_each(|file| file.close(budget));
-        }
+        self.files.close_all(&self.all.0.budget);
     }
 }
 
 impl Drop for GroupReader {
     fn drop(&mut self) {
-        let budget = &self.all.0.budget;
-        self.files.iter_mut().for_each(|file| file.close(budget));
+        self.close_all();
     }
 }
 
@@ -286,6 +284,11 @@ mod tests {
             Some(Version::V1) => "memory.limit_in_bytes",
             _ => "memory.max",
         }
+    }
+
+    #[test]
+    fn a_reader_takes_little_memory() {
+        assert!(size_of::<GroupReader>() <= 128, "{}", size_of::<GroupReader>());
     }
 
     #[test]
@@ -432,7 +435,7 @@ mod tests {
         let path = tree.group("idle");
         let mut reader =
             GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
-        let open = |reader: &GroupReader| reader.files.iter().filter(|file| file.is_open()).count();
+        let open = |reader: &GroupReader| (0..64).filter(|file| reader.files.is_open(*file)).count();
         let first = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
         let (all, ago) = (open(&reader), Instant::now().checked_sub(Duration::from_secs(61)));
         (reader.slow_read, reader.ran, reader.unstalled) = (ago, ago.unwrap(), true);

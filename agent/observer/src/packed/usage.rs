@@ -24,6 +24,11 @@ impl KeptUsage {
         usage
     }
 
+    /// Keeps the time of a reading at which nothing else is new.
+    pub fn set_time(&mut self, time: Option<SystemTime>) {
+        self.time = time;
+    }
+
     /// Keeps this one instead.
     pub fn set(&mut self, mut usage: Usage) {
         self.time = usage.time;
@@ -60,7 +65,10 @@ fn cpu(f: &mut impl Figures, cpu: &mut CpuUsage) {
     } = cpu;
     f.number(usage_ns);
     let times = [user_ns, system_ns, periods, throttled_periods, throttled_ns];
-    for figure in times.into_iter().chain([shares, weight, quota_us, period_us]) {
+    for figure in times {
+        f.optional(figure);
+    }
+    for figure in [shares, weight, quota_us, period_us] {
         f.optional(figure);
     }
 }
@@ -90,12 +98,29 @@ fn memory(f: &mut impl Figures, memory: &mut MemoryUsage) {
     } = memory;
     f.number(usage_bytes);
     f.number(working_set_bytes);
-    let kinds = [rss_bytes, cache_bytes, swap_bytes, mapped_file_bytes, kernel_bytes];
-    let pages = [active_file_bytes, inactive_file_bytes, max_usage_bytes, failcnt];
-    let faults = [page_faults, major_page_faults, own_page_faults, own_major_page_faults];
-    let limits = [limit_bytes, swap_limit_bytes, reservation_bytes, high_bytes];
-    let all = kinds.into_iter().chain(pages).chain(faults).chain(limits);
-    for figure in all.chain([low, high, max, oom, oom_kill]) {
+    let all = [
+        rss_bytes,
+        cache_bytes,
+        swap_bytes,
+        mapped_file_bytes,
+        kernel_bytes,
+        active_file_bytes,
+        inactive_file_bytes,
+        max_usage_bytes,
+        failcnt,
+        page_faults,
+        major_page_faults,
+        own_page_faults,
+        own_major_page_faults,
+        limit_bytes,
+        swap_limit_bytes,
+        reservation_bytes,
+        high_bytes,
+    ];
+    for figure in all {
+        f.optional(figure);
+    }
+    for figure in [low, high, max, oom, oom_kill] {
         f.optional(figure);
     }
 }
