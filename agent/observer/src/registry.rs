@@ -1,7 +1,10 @@
 //! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel
 //! programs' records and by walks of the tree. It does not read files, eBPF maps or the clock itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod ids;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,6 +14,8 @@ use nodewarden_machine::cgroup::identify;
 use nodewarden_machine::ebpf::Moment;
 use nodewarden_model::text::until_zero;
 use nodewarden_model::{Detail, Identity, Tree};
+
+use ids::Ids;
 
 /// Maximum number of removed cgroups that are kept, independent of the retention time.
 const MAX_REMOVED: usize = 4096;
@@ -22,13 +27,25 @@ pub struct Place {
     pub id: u64,
     /// Slot of its counters; `UNTRACKED` (0) if it has none.
     pub slot: u32,
-    /// When the directory was removed.
-    pub removed: Option<Moment>,
     /// Whether its slot was read for the last time and freed.
     pub released: bool,
+    /// When the directory was removed (CLOCK_MONOTONIC, ns).
+    pub removed_ns: Option<NonZeroU64>,
 }
 
-/// One cgroup, over all hierarchies.
+impl Place {
+    /// Whether the directory was removed at that time (CLOCK_MONOTONIC, ns) or later.
+    pub(crate) fn is_removed_since(&self, ns: u64) -> bool {
+        self.removed_ns.is_some_and(|removed| removed.get() >= ns)
+    }
+
+    /// Whether the directory was removed before that time (CLOCK_MONOTONIC, ns).
+    pub(crate) fn is_removed_before(&self, ns: u64) -> bool {
+        self.removed_ns.is_some_and(|removed| removed.get() < ns)
+    }
+}
+
+/// One cgroup, over all hierarchies. There are thousands of these values, so they are small.
 #[derive(Debug, Clone)]
 pub struct Group {
     /// Path below the mounts; the root is `/`.
@@ -39,8 +56,8 @@ pub struct Group {
     pub generation: u64,
     /// When it was created or, if that was before the agent's start, found.
     pub created: Timestamp,
-    /// When it was removed from the last hierarchy.
-    pub removed: Option<Moment>,
+    /// When it was removed from the last hierarchy. Boxed: most were not.
+    pub removed: Option<Box<Moment>>,
     /// Its directories by space; a removed one stays.
     pub places: [Option<Place>; SPACES],
 }
@@ -52,7 +69,8 @@ pub(crate) struct Retired {
     /// The kernel's id of the cgroup.
     pub id: u64,
     pub slot: u32,
-    pub removed: Moment,
+    /// When it was removed (CLOCK_MONOTONIC, ns).
+    pub removed_ns: u64,
 }
 
 /// An event for the journal.
@@ -71,8 +89,9 @@ pub struct Happened {
 /// All cgroups.
 #[derive(Debug, Default)]
 pub struct Registry {
-    members: [HashMap<u64, Arc<str>>; SPACES],
-    groups: BTreeMap<Arc<str>, Group>,
+    members: [Ids; SPACES],
+    /// Boxed: a map has room for more entries than it holds.
+    groups: BTreeMap<Arc<str>, Box<Group>>,
     /// Paths of the cgroups that were removed from at least one hierarchy, and of some that were made again
     /// since: what has to be done about removals is done without a look at all others.
     leaving: BTreeSet<Arc<str>>,
@@ -86,12 +105,12 @@ pub struct Registry {
 impl Registry {
     /// Every cgroup by path, parents before children.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.groups.values()
+        self.groups.values().map(|group| &**group)
     }
 
     /// The cgroup of a path.
     pub(crate) fn group(&self, path: &str) -> Option<&Group> {
-        self.groups.get(path)
+        Some(self.groups.get(path)?)
     }
 
     /// How many cgroups were created and removed so far: while it stays the same, the same ones are there.
@@ -103,14 +122,14 @@ impl Registry {
     pub fn counted(&self) -> usize {
         let in_use = |space: usize| {
             let places = self.groups.values().filter_map(|g| g.places[space]);
-            places.filter(|p| p.slot != 0 && p.removed.is_none()).count()
+            places.filter(|p| p.slot != 0 && p.removed_ns.is_none()).count()
         };
         (0..SPACES).map(in_use).max().unwrap_or(0)
     }
 
     /// Path of a cgroup by its kernel id.
     pub fn path(&self, space: usize, id: u64) -> Option<&Arc<str>> {
-        self.members.get(space)?.get(&id)
+        self.members.get(space)?.get(id)
     }
 
     /// Returns whether a walk of the tree is needed, and resets that.
@@ -121,20 +140,20 @@ impl Registry {
     /// Removes and returns the slots to free: their cgroup was removed before `before` (CLOCK_MONOTONIC, ns),
     /// and no group uses them any more.
     pub(crate) fn take_retired(&mut self, before: u64) -> Vec<Retired> {
-        let (ripe, rest) = self.retired.iter().partition(|r| r.removed.monotonic_ns < before);
+        let (ripe, rest) = self.retired.iter().partition(|r| r.removed_ns < before);
         self.retired = rest;
         ripe
     }
 
     /// Whether slots of removed cgroups are still to be freed.
     pub(crate) fn has_unreleased(&self) -> bool {
-        let waits = |place: &Place| place.removed.is_some() && !place.released;
+        let waits = |place: &Place| place.removed_ns.is_some() && !place.released;
         !self.retired.is_empty() || self.leaving().any(|group| group.places.iter().flatten().any(waits))
     }
 
     /// The cgroups that were removed from at least one hierarchy, by path; others may be among them.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = &Group> {
-        self.leaving.iter().filter_map(|path| self.groups.get(path))
+        self.leaving.iter().filter_map(|path| self.group(path))
     }
 
     /// Records that the slot of a directory was freed.
@@ -167,7 +186,7 @@ impl Registry {
 
     fn on_created(&mut self, r: &CgroupRecord, time: Moment) -> Option<Happened> {
         let space = r.header.space as usize;
-        let Some(parent) = self.members.get(space)?.get(&r.parent) else {
+        let Some(parent) = self.members.get(space)?.get(r.parent) else {
             self.unknown = true;
             return None;
         };
@@ -186,7 +205,7 @@ impl Registry {
         if self.members[space].insert(id, path.clone()).is_some() {
             return false;
         }
-        let place = Place { id, slot, removed: None, released: false };
+        let place = Place { id, slot, released: false, removed_ns: None };
         if let Some(group) = self.groups.get_mut(&path)
             && group.removed.is_none()
         {
@@ -211,13 +230,13 @@ impl Registry {
             removed: None,
             places,
         };
-        self.groups.insert(path, group);
+        self.groups.insert(path, Box::new(group));
         true
     }
 
     /// Schedules the slot of a cgroup to be freed that was created and removed while records were lost.
     pub(crate) fn retire_unknown(&mut self, space: usize, id: u64, slot: u32, removed: Moment) {
-        self.retired.push(Retired { space, id, slot, removed });
+        self.retired.push(Retired { space, id, slot, removed_ns: removed.monotonic_ns });
     }
 
     /// Takes back what could not be given back yet.
@@ -226,37 +245,38 @@ impl Registry {
     }
 
     fn retire(&mut self, space: usize, place: Option<Place>) {
-        if let Some(Place { id, slot, removed: Some(removed), released: false }) = place
+        if let Some(Place { id, slot, released: false, removed_ns: Some(removed) }) = place
             && slot != 0
         {
-            self.retired.push(Retired { space, id, slot, removed });
+            self.retired.push(Retired { space, id, slot, removed_ns: removed.get() });
         }
     }
 
     /// Removes a cgroup's directory in a hierarchy. Returns an event when it was the cgroup's last one.
     pub(crate) fn remove(&mut self, space: usize, id: u64, time: Moment) -> Option<Happened> {
-        let path = self.members.get_mut(space)?.remove(&id)?;
+        let path = self.members.get_mut(space)?.remove(id)?;
         let group = self.groups.get_mut(&path)?;
         let place = group.places[space].as_mut().filter(|p| p.id == id)?;
-        place.removed = Some(time);
+        // Nothing is removed at 0 ns, the moment of the machine's start.
+        place.removed_ns = Some(NonZeroU64::new(time.monotonic_ns).unwrap_or(NonZeroU64::MIN));
         self.leaving.insert(path.clone());
-        if group.places.iter().flatten().any(|p| p.removed.is_none()) {
+        if group.places.iter().flatten().any(|p| p.removed_ns.is_none()) {
             return None;
         }
-        group.removed = Some(time);
+        group.removed = Some(Box::new(time));
         self.removals += 1;
         Some(self.happened(&path, time, Detail::CgroupRemoved {}))
     }
 
     /// Ids that are known in a hierarchy and are not in `found`, which a walk has found.
     pub(crate) fn missing(&self, space: usize, found: &std::collections::HashSet<u64>) -> Vec<u64> {
-        self.members[space].keys().filter(|id| !found.contains(id)).copied().collect()
+        self.members[space].iter().filter(|id| !found.contains(id)).collect()
     }
 
     /// Drops cgroups that were removed before `before` (CLOCK_MONOTONIC, ns), and the oldest removed ones
     /// beyond a bound.
     pub fn expire(&mut self, before: u64) {
-        let removed = |group: &Group| group.removed.map(|removed| removed.monotonic_ns);
+        let removed = |group: &Group| group.removed.as_ref().map(|removed| removed.monotonic_ns);
         let mut times: Vec<u64> = self.leaving().filter_map(removed).collect();
         let mut before = before;
         if times.len() > MAX_REMOVED {
@@ -274,20 +294,21 @@ impl Registry {
             }
         }
         let Self { leaving, groups, .. } = self;
-        let is_leaving = |group: &Group| group.places.iter().flatten().any(|place| place.removed.is_some());
-        leaving.retain(|path| groups.get(path).is_some_and(is_leaving));
+        let is_leaving =
+            |group: &Group| group.places.iter().flatten().any(|place| place.removed_ns.is_some());
+        leaving.retain(|path| groups.get(path).is_some_and(|group| is_leaving(group)));
     }
 
     /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that
     /// it is in.
     fn lifecycle(&mut self, r: &CgroupLifecycleRecord, time: Moment, detail: Detail) -> Option<Happened> {
         let space = r.header.space as usize;
-        let Some(path) = self.members.get(space)?.get(&r.header.cgroup).cloned() else {
+        let Some(path) = self.members.get(space)?.get(r.header.cgroup).cloned() else {
             self.unknown = true;
             return None;
         };
         let group = self.groups.get(&path)?;
-        let first = group.places.iter().position(|p| p.is_some_and(|p| p.removed.is_none()));
+        let first = group.places.iter().position(|p| p.is_some_and(|p| p.removed_ns.is_none()));
         (first == Some(space)).then(|| self.happened(&path, time, detail))
     }
 
@@ -299,7 +320,7 @@ impl Registry {
 
 impl Tree for Registry {
     fn path(&self, space: usize, id: u64) -> Option<Arc<str>> {
-        self.members.get(space)?.get(&id).cloned()
+        self.members.get(space)?.get(id).cloned()
     }
 
     fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str> {

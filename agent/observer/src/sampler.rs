@@ -90,7 +90,7 @@ impl Sampler {
                 path: group.path.clone(),
                 identity: name(&group.identity),
                 created: group.created.into(),
-                removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
+                removed: group.removed.as_ref().map(|removed| SystemTime::from(removed.wall)),
                 usage: own.usage.get(),
                 kernel: own.counters.get(),
                 waits: waits.get(&group.path).cloned().unwrap_or_default(),
@@ -273,7 +273,7 @@ impl Sampler {
     /// moment ago. `now_ns` is CLOCK_MONOTONIC. Returns whether there are slots that have to wait.
     pub fn release(&mut self, registry: &Mutex<Registry>, now_ns: u64) -> bool {
         let before = now_ns.saturating_sub(GRACE.as_nanos() as u64);
-        let is_ripe = |p: &Place| !p.released && p.removed.is_some_and(|t| t.monotonic_ns < before);
+        let is_ripe = |p: &Place| !p.released && p.is_removed_before(before);
         let (ripe, retired) = {
             let mut registry = registry.lock();
             let ripe: Vec<Group> =
@@ -317,8 +317,7 @@ impl Sampler {
 /// Whether the cgroup was removed from a hierarchy since a time (CLOCK_MONOTONIC): what it used last is
 /// counted above it.
 fn removed_since(group: &Group, since_ns: u64) -> bool {
-    let mut removed = group.places.iter().flatten().filter_map(|place| place.removed);
-    removed.any(|removed| removed.monotonic_ns >= since_ns)
+    group.places.iter().flatten().any(|place| place.is_removed_since(since_ns))
 }
 
 fn groups(registry: &Mutex<Registry>) -> Vec<Group> {

@@ -75,6 +75,12 @@ fn a_cgroup_in_two_hierarchies_has_each_event_once() {
 }
 
 #[test]
+fn a_cgroup_takes_little_memory() {
+    assert!(size_of::<Option<Place>>() <= 24, "{}", size_of::<Option<Place>>());
+    assert!(size_of::<Group>() <= 152, "{}", size_of::<Group>());
+}
+
+#[test]
 fn children_get_their_parents_path() {
     let mut r = hybrid();
     r.apply(&created(0, 2, 1, "kubepods"), at(1));
@@ -94,7 +100,7 @@ fn a_name_used_again_is_a_new_cgroup_and_its_old_slot_is_retired() {
     assert!(r.apply(&created(0, 3, 1, "a"), at(3)).is_some());
     let group = r.groups().find(|g| &*g.path == "/a").unwrap();
     assert!(group.generation > first && group.removed.is_none());
-    assert_eq!(r.take_retired(ns(3)), [Retired { space: 0, id: 2, slot: 2, removed: at(2) }]);
+    assert_eq!(r.take_retired(ns(3)), [Retired { space: 0, id: 2, slot: 2, removed_ns: ns(2) }]);
     assert!(r.take_retired(ns(9)).is_empty());
 }
 
@@ -216,7 +222,7 @@ proptest! {
         steps in prop::collection::vec((0u32..2, 2u64..8, any::<bool>()), 0..80)
     ) {
         let mut r = hybrid();
-        let mut ids = HashMap::new();
+        let mut ids = std::collections::HashMap::new();
         let mut next = 100u64;
         let mut given = std::collections::HashSet::new();
         let mut returned = std::collections::HashSet::new();
