@@ -1,8 +1,8 @@
 //! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`],
-//! [`counters`]), and both joined to one reading ([`sampler`]), with the names of their pods and containers
-//! ([`names`]). [`limit_writes`]: who has written limits, [`write_notices`] where the kernel programs cannot
-//! see it; [`neighbours`]: whom containers waited for. [`Observer`] has all of it, and takes in what the
-//! kernel programs report; [`Observation`] starts it.
+//! [`counters`]), and both joined to one reading ([`sampler`]), which is kept in little memory ([`packed`]),
+//! with the names of their pods and containers ([`names`]). [`limit_writes`]: who has written limits,
+//! [`write_notices`] where the kernel programs cannot see it; [`neighbours`]: whom containers waited for.
+//! [`Observer`] has all of it, and takes in what the kernel programs report; [`Observation`] starts it.
 
 #![deny(missing_docs)]
 

@@ -383,7 +383,8 @@ mod tests {
         reader.unstalled = true;
         let mut read = |same_sums| {
             let (before, activity) = (last.time, Activity::NoneInPod { same_sums });
-            reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
+            let has_read = reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
+            assert_eq!(has_read, !same_sums);
             assert!(last.time > before);
             last.processes.unwrap().threads
         };
