@@ -1,20 +1,49 @@
 //! Finds parts of a manifest by name: containers, and paths of `fieldRef`.
 
-use k8s_openapi::api::core::v1;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{self, PodSpec};
 
 use super::{Container, Pod};
 
-/// The container with that name, of any kind: its part of the manifest, and its resources.
-pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a v1::Container, &'a Container)> {
-    let init = pod.spec.init_containers.iter().flatten().zip(&pod.init_containers);
-    let ephemeral = pod.ephemeral_containers.iter().map(|own| (&own.spec, &own.container));
-    let mut all = init.chain(pod.spec.containers.iter().zip(&pod.containers)).chain(ephemeral);
-    all.find(|(manifest, _)| manifest.name == name)
+/// A container of a manifest. It holds the pod's decoded spec.
+#[derive(Debug, Clone)]
+pub struct Part<'a>(Of<'a>);
+
+#[derive(Debug, Clone)]
+enum Of<'a> {
+    Init(Arc<PodSpec>, usize),
+    Regular(Arc<PodSpec>, usize),
+    Ephemeral(&'a v1::Container),
 }
 
-/// All containers of the manifest, init containers first.
-pub fn all(pod: &Pod) -> impl Iterator<Item = &v1::Container> {
-    pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers)
+impl Deref for Part<'_> {
+    type Target = v1::Container;
+
+    fn deref(&self) -> &v1::Container {
+        match &self.0 {
+            Of::Init(spec, at) => &spec.init_containers.as_deref().unwrap_or_default()[*at],
+            Of::Regular(spec, at) => &spec.containers[*at],
+            Of::Ephemeral(container) => container,
+        }
+    }
+}
+
+/// The container with that name, of any kind: its part of the manifest, and its resources.
+pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<(Part<'a>, &'a Container)> {
+    parts(pod).zip(pod.declared()).find(|(manifest, _)| manifest.name == name)
+}
+
+/// All containers of the manifest: init containers, regular ones, ephemeral ones.
+pub fn parts(pod: &Pod) -> impl Iterator<Item = Part<'_>> {
+    let spec = pod.spec();
+    let (init, regular) = (spec.init_containers.as_ref().map_or(0, Vec::len), spec.containers.len());
+    let of_init = spec.clone();
+    let init = (0..init).map(move |at| Of::Init(of_init.clone(), at));
+    let regular = (0..regular).map(move |at| Of::Regular(spec.clone(), at));
+    let ephemeral = pod.ephemeral_containers.iter().map(|own| Of::Ephemeral(&own.spec));
+    init.chain(regular).chain(ephemeral).map(Part)
 }
 
 /// Whether the API server allows this field in a `downwardAPI` volume.

@@ -36,6 +36,7 @@ mod read;
 mod resource_list;
 mod resources;
 mod signal;
+mod spec;
 mod sysctl;
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use container::{Container, ContainerKind, EphemeralContainer};
 pub use expansion::{Expander, MAX_EXPANDED, TooLong};
-pub use fields::{all, find, subscript};
+pub use fields::{Part, find, parts, subscript};
 pub use grace::grace;
 pub use http_get::{HttpGetAction, Scheme};
 pub use of_value::{FieldError, of_value};
@@ -65,7 +66,9 @@ pub use quantity::{Quantity, QuantityError, QuantityFault};
 pub use resource_list::ResourceList;
 pub use resources::Resources;
 pub use signal::signal;
+pub use spec::Spec;
 pub use sysctl::{default_sysctls, dotted, forbidden_sysctl};
+use volume_source::EmptyDir;
 
 /// A valid pod with the API server's defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,8 +99,14 @@ pub struct Pod {
     pub overhead: ResourceList,
     /// `spec.resources` after defaulting (KEP-2837); `None` if the pod sets none.
     pub resources: Option<Resources>,
-    /// The whole spec of the manifest, for starting the pod.
-    pub spec: Arc<PodSpec>,
+    /// `spec.hostNetwork`.
+    pub host_network: bool,
+    /// `spec.activeDeadlineSeconds`.
+    pub active_deadline_seconds: Option<i64>,
+    /// The `emptyDir` volumes, in the order of the manifest.
+    pub empty_dirs: Box<[EmptyDir]>,
+    /// The whole spec of the manifest, for starting the pod; see [`Pod::spec`].
+    pub kept_spec: Spec,
 }
 
 impl Pod {
@@ -125,6 +134,7 @@ impl Pod {
     pub fn of_kind(pod: v1::Pod, kind: PodKind) -> Result<Self, Vec<Problem>> {
         let (mut pod, mut problems) = read::read(pod);
         pod.kind = kind;
+        let _decoded = pod.spec();
         problems.extend(validate::problems(&pod, kind, &problems));
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
     }
@@ -134,6 +144,12 @@ impl Pod {
     pub fn of_metadata(metadata: ObjectMeta) -> Self {
         let pod = read::read(v1::Pod { metadata, ..v1::Pod::default() }).0;
         Self { kind: PodKind::Api, ..pod }
+    }
+
+    /// The whole spec of the manifest. Decoded for this call unless something else has it: hold it while it is
+    /// needed more than once.
+    pub fn spec(&self) -> Arc<PodSpec> {
+        self.kept_spec.get()
     }
 
     /// The container of this name, of any kind.

@@ -30,6 +30,6 @@ impl Pod {
     /// Whether the OOM killer chooses it last (the kubelet's `IsNodeCriticalPod`): it is critical and has the
     /// class `system-node-critical`. The priority of that class alone is not enough.
     pub fn is_node_critical(&self) -> bool {
-        self.is_critical() && self.spec.priority_class_name.as_deref() == Some(SYSTEM_NODE_CRITICAL)
+        self.is_critical() && self.spec().priority_class_name.as_deref() == Some(SYSTEM_NODE_CRITICAL)
     }
 }

@@ -1,22 +1,21 @@
 //! Converts from Kubernetes' types: parses quantities and fills in defaults, without validation.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::{
-    Container, ContainerKind, EphemeralContainer, Pod, Problem, Quantity, ResourceList, Resources, defaults,
-    priority, qos,
+    Container, ContainerKind, EphemeralContainer, Pod, Problem, Quantity, ResourceList, Resources, Spec,
+    defaults, priority, qos,
 };
+use crate::volume_source::EmptyDir;
 use crate::{PodKind, QosClass};
 
 /// The pod without its invalid quantities, which are returned as problems. A pod without a spec has no
 /// containers.
 pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
-    let mut spec = pod.spec.unwrap_or_default();
-    shrink(&mut spec);
+    let spec = pod.spec.unwrap_or_default();
     let mut problems = Vec::new();
     let mut containers = containers(&spec.containers, "spec.containers", false, &mut problems);
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -40,22 +39,13 @@ pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
         ephemeral_containers: ephemeral(&spec),
         overhead,
         resources: own,
-        spec: Arc::new(spec),
+        host_network: spec.host_network == Some(true),
+        active_deadline_seconds: spec.active_deadline_seconds,
+        empty_dirs: EmptyDir::all(&spec),
+        kept_spec: Spec::new(spec),
     };
     pod.qos = qos::class(&pod);
     (pod, problems)
-}
-
-/// Gives up the room for more items: a decoded list of one container has room for four, 1.1 KiB each.
-fn shrink(spec: &mut v1::PodSpec) {
-    spec.containers.shrink_to_fit();
-    spec.init_containers.iter_mut().for_each(Vec::shrink_to_fit);
-    spec.volumes.iter_mut().for_each(Vec::shrink_to_fit);
-    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-        container.env.iter_mut().for_each(Vec::shrink_to_fit);
-        container.ports.iter_mut().for_each(Vec::shrink_to_fit);
-        container.volume_mounts.iter_mut().for_each(Vec::shrink_to_fit);
-    }
 }
 
 fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Problem>) -> Vec<Container> {

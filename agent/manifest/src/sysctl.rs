@@ -24,7 +24,7 @@ pub(crate) const SAFE: [&str; 12] = [
 /// Why a node on which these unsafe sysctls are allowed rejects the pod; `None` if it does not (kubelet
 /// pkg/kubelet/sysctl `patternAllowlist.Admit`).
 pub fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     let (host_network, host_ipc) = (spec.host_network.unwrap_or(false), spec.host_ipc.unwrap_or(false));
     let is_allowed = |name: &str| {
         let fits = |allowed: &String| match dotted(allowed).strip_suffix('*') {
@@ -55,7 +55,7 @@ pub fn default_sysctls<'a>(
     pod: &'a Pod,
     defaults: &'a BTreeMap<String, String>,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     let (host_network, host_ipc) = (spec.host_network.unwrap_or(false), spec.host_ipc.unwrap_or(false));
     let is_shared = move |name: &str| {
         name.starts_with("user.")

@@ -289,7 +289,7 @@ proptest! {
     fn defaults_are_filled_in_once(manifest in pod()) {
         let once = Pod::unchecked(manifest.clone()).unwrap();
         let twice = Pod::unchecked(with_defaults(manifest, &once)).unwrap();
-        prop_assert_eq!(Pod { spec: once.spec.clone(), ..twice }, once);
+        prop_assert_eq!(Pod { kept_spec: once.kept_spec.clone(), ..twice }, once);
     }
 
     #[test]

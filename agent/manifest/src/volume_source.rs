@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource, EphemeralVolumeSource,
-    HostPathVolumeSource, PersistentVolumeClaimVolumeSource, ProjectedVolumeSource, SecretVolumeSource,
-    Volume,
+    HostPathVolumeSource, PersistentVolumeClaimVolumeSource, PodSpec, ProjectedVolumeSource,
+    SecretVolumeSource, Volume,
 };
 
 use super::Quantity;
@@ -117,4 +117,30 @@ pub(crate) const HOST_PATH_TYPES: [&str; 8] =
 
 fn bare(name: &str) -> Volume {
     Volume { name: name.to_owned(), ..Volume::default() }
+}
+/// An `emptyDir` volume of a pod: what is looked at far more often than a pod is started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmptyDir {
+    /// The volume's name in the manifest.
+    pub name: Box<str>,
+    /// Where it is; `None` for a medium that Kubernetes does not know.
+    pub medium: Option<Medium>,
+    /// `sizeLimit`, if it is a quantity.
+    pub size_limit: Option<Quantity>,
+}
+
+impl EmptyDir {
+    /// Those of a spec, in its order.
+    pub(super) fn all(spec: &PodSpec) -> Box<[Self]> {
+        let read = |volume: &Volume| {
+            let Some(Source::EmptyDir(asked)) = Source::of(volume) else { return None };
+            let size = asked.and_then(|asked| asked.size_limit.as_ref());
+            Some(Self {
+                name: volume.name.as_str().into(),
+                medium: Medium::parse(asked.and_then(|asked| asked.medium.as_deref()).unwrap_or_default()),
+                size_limit: size.and_then(|size| Quantity::parse(size.0.trim()).ok()),
+            })
+        };
+        spec.volumes.iter().flatten().filter_map(read).collect()
+    }
 }

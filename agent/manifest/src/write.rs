@@ -9,7 +9,7 @@ use super::{Pod, ResourceList, Resources};
 impl Pod {
     /// The pod as a manifest with its uid. [`Pod::from_kubernetes`] reads it as the same pod.
     pub fn to_kubernetes(&self) -> v1::Pod {
-        v1::Pod { metadata: self.metadata(), spec: Some((*self.spec).clone()), status: None }
+        v1::Pod { metadata: self.metadata(), spec: Some((*self.spec()).clone()), status: None }
     }
 
     /// The parts of the manifest other than the spec, with the uid.

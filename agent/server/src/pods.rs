@@ -92,7 +92,7 @@ pub fn sandbox(pod: &PodView) -> Result<&str, NotFound> {
 
 /// Whether the container has a terminal, as its pod says.
 pub fn has_terminal(pod: &PodView, name: &str) -> bool {
-    let spec = &pod.pod.spec;
+    let spec = pod.pod.spec();
     let all = spec.init_containers.iter().flatten().chain(&spec.containers);
     let own = all.filter(|container| container.name == name).map(|container| container.tty);
     let ephemeral = spec.ephemeral_containers.iter().flatten();

@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn the_examples_can_use_the_host_network() {
         for (name, text) in EXAMPLES {
-            assert_eq!(single_pod(text).spec.host_network, None, "{name}");
-            assert_eq!(single_pod(&on_host_network(text)).spec.host_network, Some(true), "{name}");
+            assert_eq!(single_pod(text).spec().host_network, None, "{name}");
+            assert_eq!(single_pod(&on_host_network(text)).spec().host_network, Some(true), "{name}");
         }
     }
 }

@@ -107,8 +107,8 @@ fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>)
         .iter()
         .zip(declared)
         .map(|(own, declared)| {
-            let spec = nodewarden_manifest::all(&view.pod).find(|spec| spec.name == own.name);
-            (own.kind, container_status(own, declared, spec, runtime, floor(&own.name)))
+            let spec = nodewarden_manifest::parts(&view.pod).find(|spec| spec.name == own.name);
+            (own.kind, container_status(own, declared, spec.as_deref(), runtime, floor(&own.name)))
         })
         .collect();
     let of = |kinds: &[ContainerKind]| {
@@ -144,8 +144,8 @@ fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>)
 
 /// The node's addresses; where they are not known, those of a pod on the host network are the same.
 fn host_ips<'a>(view: &'a PodView, node: &'a NodeFacts) -> &'a [IpAddr] {
-    match (node.ips.as_slice(), view.pod.spec.host_network) {
-        ([], Some(true)) => &view.ips,
+    match (node.ips.as_slice(), view.pod.host_network) {
+        ([], true) => &view.ips,
         (ips, _) => ips,
     }
 }

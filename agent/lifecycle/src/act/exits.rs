@@ -64,7 +64,7 @@ pub async fn record(state: &PodState) {
 fn message(pod: &Pod, seen: &ContainerSeen, paths: &PodPaths) -> String {
     let file = paths.termination_log(&seen.name, seen.attempt);
     let left = read_some(&file);
-    let fall_back = policy::spec_of(pod, &seen.name).is_some_and(falls_back);
+    let fall_back = policy::spec_of(pod, &seen.name).is_some_and(|spec| falls_back(&spec));
     if left.is_empty() && fall_back && seen.exit_code != 0 {
         let log = LogPath::new(&paths.logs, PodPaths::log_name(&seen.name, seen.attempt));
         return String::from_utf8_lossy(&logs::tail(&log, LOG_LINES, LOG_BYTES).unwrap_or_default())

@@ -142,7 +142,7 @@ pub fn runs(state: &PodState, id: &str) -> bool {
 /// yet.
 pub fn ips(state: &PodState) -> Vec<std::net::IpAddr> {
     let inner = state.read();
-    if inner.pod.spec.host_network == Some(true) {
+    if inner.pod.host_network {
         return state.env.host_ips();
     }
     inner.observed.sandboxes.first().map(|sandbox| sandbox.ips.clone()).unwrap_or_default()

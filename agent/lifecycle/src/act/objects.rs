@@ -56,7 +56,7 @@ async fn bound(state: &PodState, volume: &str, claim: &str) -> Result<objects::B
     };
     let pod = state.pod();
     // A generic ephemeral volume's claim has the pod's uid as its owner.
-    let is_own = pod.spec.volumes.iter().flatten().any(|own| own.name == volume && own.ephemeral.is_some());
+    let is_own = pod.spec().volumes.iter().flatten().any(|own| own.name == volume && own.ephemeral.is_some());
     let owner = is_own.then_some(pod.uid.as_str());
     let bound = known.bound_volume(&pod.namespace, claim, owner).await?;
     if !bound.node_terms.is_empty() && !bound.is_on(&state.env.node_name, &known.node_labels().await?) {
@@ -73,7 +73,8 @@ async fn bound(state: &PodState, volume: &str, claim: &str) -> Result<objects::B
 /// The pod's runtime class cannot be had.
 pub async fn runtime_handler(state: &PodState) -> Result<String, ObjectError> {
     let pod = state.pod();
-    let Some(class) = pod.spec.runtime_class_name.as_deref().filter(|class| !class.is_empty()) else {
+    let spec = pod.spec();
+    let Some(class) = spec.runtime_class_name.as_deref().filter(|class| !class.is_empty()) else {
         return Ok(String::new());
     };
     match &state.env.objects {

@@ -102,7 +102,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     if attempt == 0 {
         counters::pod_started();
     }
-    let host_network = pod.spec.host_network.unwrap_or(false);
+    let host_network = pod.host_network;
     let ips = if host_network { Vec::new() } else { look::ips(&env.client.sandbox_status(&id).await?) };
     let seen = SandboxSeen { id, attempt, ready: true, created: Timestamp::now(), ips };
     state.note(|inner| {

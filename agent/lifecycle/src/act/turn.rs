@@ -41,6 +41,7 @@ pub enum Next {
 pub async fn turn(state: &PodState, fresh: bool) -> Next {
     let looked = if fresh { look::refresh(state).await } else { Ok(()) };
     state.mark_seen();
+    let _decoded = state.pod().spec();
     if let Err(error) = looked {
         return runtime_failed(state, &error);
     }
@@ -265,8 +266,8 @@ async fn not_started(state: &PodState, name: &str, error: &StartError) -> Durati
         (reason, _) => reason,
     };
     let pod = state.pod();
-    let image = policy::spec_of(&pod, name).and_then(|spec| spec.image.as_deref()).unwrap_or_default();
-    for (event, message) in reports::not_started(reason, &message, image, wait) {
+    let image = policy::spec_of(&pod, name).and_then(|spec| spec.image.clone()).unwrap_or_default();
+    for (event, message) in reports::not_started(reason, &message, &image, wait) {
         state.env.record_event(&pod, Some((name, "")), event, message);
     }
     let again = Instant::now() + wait;

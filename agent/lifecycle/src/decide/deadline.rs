@@ -15,7 +15,7 @@ const MESSAGE: &str = "Pod was active on the node longer than the specified dead
 /// deadline, or ends already. The record has since when it is active, moved along if the wall clock was set:
 /// what the status shows is from before that.
 pub fn overdue(view: &PodView, record: &mut Record, now: &ClockReading) -> Option<Eviction> {
-    let seconds = u64::try_from(view.pod.spec.active_deadline_seconds?).unwrap_or_default();
+    let seconds = u64::try_from(view.pod.active_deadline_seconds?).unwrap_or_default();
     record.align(now);
     let active = matches!(view.phase, PodPhase::Pending | PodPhase::Running) && view.terminating.is_none();
     let due = active && now.wall >= after(record.accepted, Duration::from_secs(seconds));

@@ -62,9 +62,10 @@ pub struct Facts<'a> {
 /// The pod's status.
 pub fn view(facts: &Facts<'_>) -> PodView {
     let Facts { pod, observed, record, plan, .. } = *facts;
+    let _decoded = pod.spec();
     let containers: Vec<ContainerView> = pod.declared().map(|c| container(facts, c)).collect();
     let sandbox = observed.newest_sandbox();
-    let host_network = pod.spec.host_network == Some(true);
+    let host_network = pod.host_network;
     let ips = match sandbox.filter(|s| s.ready) {
         Some(_) if host_network => facts.node_ips.to_vec(),
         Some(sandbox) => sandbox.ips.clone(),

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1;
 
 use crate::record::ContainerRecord;
-use nodewarden_manifest::{Container, ContainerKind, Pod};
+use nodewarden_manifest::{Container, ContainerKind, Part, Pod, parts};
 
 /// `spec.restartPolicy` and `spec.containers[].restartPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
         ContainerKind::Init | ContainerKind::Regular => {}
     }
     let spec = spec_of(pod, &container.name);
+    let spec = spec.as_deref();
     if let Some(own) = spec.and_then(|c| policy(c.restart_policy.as_deref())) {
         let rules = spec.and_then(|c| c.restart_policy_rules.as_deref()).unwrap_or_default();
         // Of the actions only this one can be had: manifests with others are refused.
@@ -32,7 +33,7 @@ pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
         }
         return allows(own, exit_code);
     }
-    allows(policy(pod.spec.restart_policy.as_deref()).unwrap_or(Policy::Always), exit_code)
+    allows(policy(pod.spec().restart_policy.as_deref()).unwrap_or(Policy::Always), exit_code)
 }
 
 /// What a container's end counts as that a probe has had ended: a failure (`KILL`), whatever its exit code.
@@ -80,15 +81,8 @@ fn matches(rule: &v1::ContainerRestartRule, exit_code: i32) -> bool {
 }
 
 /// The container's part of the manifest.
-pub fn spec_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a v1::Container> {
-    specs(pod).find(|c| c.name == name)
-}
-
-/// The manifest's containers, init containers last.
-pub fn specs(pod: &Pod) -> impl Iterator<Item = &v1::Container> {
-    let init = pod.spec.init_containers.as_deref().unwrap_or_default();
-    let ephemeral = pod.ephemeral_containers.iter().map(|own| &own.spec);
-    pod.spec.containers.iter().chain(init).chain(ephemeral)
+pub fn spec_of<'a>(pod: &'a Pod, name: &str) -> Option<Part<'a>> {
+    parts(pod).find(|own| own.name == name)
 }
 
 /// Whether the container is probed at all.
@@ -100,8 +94,7 @@ pub fn has_probes(container: &v1::Container) -> bool {
 
 /// Whether the container has a hook that runs after its start.
 pub fn has_post_start(pod: &Pod, name: &str) -> bool {
-    let lifecycle = spec_of(pod, name).and_then(|c| c.lifecycle.as_ref());
-    lifecycle.is_some_and(|l| l.post_start.is_some())
+    spec_of(pod, name).is_some_and(|c| c.lifecycle.as_ref().is_some_and(|l| l.post_start.is_some()))
 }
 
 #[cfg(test)]

@@ -104,5 +104,8 @@ impl Published {
 
 /// The probes of a container; most have none, which costs nothing.
 pub fn specs(pod: &Pod, name: &str) -> Vec<ProbeSpec> {
-    policy::spec_of(pod, name).filter(|spec| policy::has_probes(spec)).map(ProbeSpec::of).unwrap_or_default()
+    policy::spec_of(pod, name)
+        .filter(|spec| policy::has_probes(spec))
+        .map(|spec| ProbeSpec::of(&spec))
+        .unwrap_or_default()
 }

@@ -7,13 +7,12 @@
 //! another uid then.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1;
+use k8s_openapi::api::core::v1::{self, PodSpec};
 
 use crate::decide::policy::spec_of;
 use nodewarden_manifest::names::{CPU, MEMORY};
-use nodewarden_manifest::{Container, ContainerKind, Pod, Resources};
+use nodewarden_manifest::{Container, ContainerKind, Pod, Resources, Spec};
 
 /// The resources that are resized in place; a change of any other one makes another pod.
 const RESIZED: [&str; 2] = [CPU, MEMORY];
@@ -136,15 +135,15 @@ pub fn method(pod: &Pod, container: &Container, given: &Resources) -> Option<Res
         return None;
     }
     let changed = differing(given, &container.resources);
-    let policies = spec_of(pod, &container.name).and_then(|c| c.resize_policy.as_deref()).unwrap_or_default();
-    let restart = policies
-        .iter()
-        .any(|p| p.restart_policy == "RestartContainer" && changed.contains(p.resource_name.as_str()));
-    match (changed.is_empty(), restart) {
-        (true, _) => None,
-        (false, false) => Some(ResizeMethod::Update),
-        (false, true) => Some(ResizeMethod::Restart),
+    if changed.is_empty() {
+        return None;
     }
+    let restarts = |p: &v1::ContainerResizePolicy| {
+        p.restart_policy == "RestartContainer" && changed.contains(p.resource_name.as_str())
+    };
+    let spec = spec_of(pod, &container.name);
+    let restart = spec.is_some_and(|c| c.resize_policy.iter().flatten().any(restarts));
+    Some(if restart { ResizeMethod::Restart } else { ResizeMethod::Update })
 }
 
 /// Names of what differs between two containers' CPU and memory.
@@ -189,12 +188,14 @@ fn resizable_mut(pod: &mut Pod) -> impl Iterator<Item = &mut Container> {
 fn write_sizes(pod: &mut Pod) {
     let sizes: BTreeMap<String, v1::ResourceRequirements> =
         resizable(pod).map(|c| (c.name.clone(), c.resources.to_kubernetes())).collect();
-    for container in containers_mut(Arc::make_mut(&mut pod.spec)) {
+    let mut spec = PodSpec::clone(&pod.spec());
+    for container in containers_mut(&mut spec) {
         if let Some(size) = sizes.get(&container.name) {
             let own = container.resources.get_or_insert_default();
             (own.requests, own.limits) = (size.requests.clone(), size.limits.clone());
         }
     }
+    pod.kept_spec = Spec::new(spec);
 }
 
 /// Everything that must be the same for a resize.
@@ -209,9 +210,9 @@ fn without_sizes(pod: &Pod) -> Pod {
         }
     }
     // Amounts are compared as values; in the manifest they are text. Claims are only there.
-    let spec = Arc::make_mut(&mut bare.spec);
+    let mut spec = PodSpec::clone(&bare.spec());
     (spec.resources, spec.overhead) = (None, None);
-    for container in containers_mut(spec) {
+    for container in containers_mut(&mut spec) {
         if let Some(own) = &mut container.resources {
             (own.requests, own.limits) = (None, None);
             if own.claims.is_none() {
@@ -219,10 +220,11 @@ fn without_sizes(pod: &Pod) -> Pod {
             }
         }
     }
+    bare.kept_spec = Spec::new(spec);
     bare
 }
 
-fn containers_mut(spec: &mut v1::PodSpec) -> impl Iterator<Item = &mut v1::Container> {
+fn containers_mut(spec: &mut PodSpec) -> impl Iterator<Item = &mut v1::Container> {
     spec.init_containers.iter_mut().flatten().chain(&mut spec.containers)
 }
 

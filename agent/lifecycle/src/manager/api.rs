@@ -78,7 +78,7 @@ impl Manager {
     /// Ends the pods of the API server that have been active for longer than they may be. Returns whether
     /// there are pods with such a limit.
     pub(super) fn end_overdue(&self) -> bool {
-        let limited = |pod: &Pod| pod.spec.active_deadline_seconds.is_some();
+        let limited = |pod: &Pod| pod.active_deadline_seconds.is_some();
         let mut any = false;
         for (uid, entry) in self.workers.iter().filter(|(_, entry)| !entry.ending && limited(&entry.kept.pod))
         {

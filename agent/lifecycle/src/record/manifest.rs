@@ -9,19 +9,19 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
-use nodewarden_manifest::{Pod, PodKind, Problem, of_value};
+use nodewarden_manifest::{Pod, PodKind, Problem, Spec, of_value};
 
 /// Metadata and spec of a pod as Kubernetes writes them. Cloning shares both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     metadata: Arc<ObjectMeta>,
-    spec: Arc<PodSpec>,
+    spec: Spec,
 }
 
 impl Manifest {
     /// Of a pod as it runs, its uid among it.
     pub fn of(pod: &Pod) -> Self {
-        Self { metadata: Arc::new(pod.metadata()), spec: pod.spec.clone() }
+        Self { metadata: Arc::new(pod.metadata()), spec: pod.kept_spec.clone() }
     }
 
     pub fn uid(&self) -> &str {
@@ -37,7 +37,7 @@ impl Manifest {
     /// # Errors
     /// Every reason why it is none by today's rules.
     pub fn pod(&self, kind: PodKind) -> Result<Pod, Vec<Problem>> {
-        let (metadata, spec) = ((*self.metadata).clone(), (*self.spec).clone());
+        let (metadata, spec) = ((*self.metadata).clone(), PodSpec::clone(&self.spec.get()));
         Pod::of_kind(v1::Pod { metadata, spec: Some(spec), status: None }, kind)
     }
 }
@@ -49,7 +49,7 @@ impl Serialize for Manifest {
         pod.serialize_field("apiVersion", "v1")?;
         pod.serialize_field("kind", "Pod")?;
         pod.serialize_field("metadata", &*self.metadata)?;
-        pod.serialize_field("spec", &*self.spec)?;
+        pod.serialize_field("spec", &*self.spec.get())?;
         pod.end()
     }
 }
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Manifest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let pod = of_value::<v1::Pod>(Value::deserialize(deserializer)?);
         let v1::Pod { metadata, spec, .. } = pod.map_err(D::Error::custom)?;
-        Ok(Self { metadata: Arc::new(metadata), spec: Arc::new(spec.unwrap_or_default()) })
+        Ok(Self { metadata: Arc::new(metadata), spec: Spec::new(spec.unwrap_or_default()) })
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     fn the_spec_is_shared_with_the_pod() {
         let pod = pod(json!({"containers": [{"name": "c", "image": "i"}]}));
         let manifest = Manifest::of(&pod);
-        assert!(Arc::ptr_eq(&manifest.clone().spec, &pod.spec));
+        assert!(manifest.clone().spec.is_shared(&pod.kept_spec));
         let refused: Manifest = serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
         assert!(refused.pod(PodKind::Static).is_err());
     }

@@ -21,7 +21,7 @@ pub(super) fn lifecycle(container: &Container, place: &str, pod: &Pod, report: &
     let field = format!("{place}.stopSignal");
     if signal(name).is_none() {
         report.add(field, name, "must be a signal such as SIGTERM, SIGUSR1 or SIGRTMIN+3");
-    } else if pod.spec.os.is_none() {
+    } else if pod.spec().os.is_none() {
         report.add(field, name, "needs spec.os.name: linux");
     }
 }

@@ -16,7 +16,7 @@ const SUBDOMAIN: &str = "must be a DNS subdomain: lower-case letters, digits, '-
 const LONGEST_UID: usize = 128;
 
 pub(super) fn problems(pod: &Pod, kind: PodKind) -> Vec<Problem> {
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     let mut problems = Vec::new();
     let mut form = |field: &str, value: &str, good: bool, expected: &str| {
         if value.is_empty() {

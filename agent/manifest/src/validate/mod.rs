@@ -38,7 +38,7 @@ pub(super) fn problems(pod: &Pod, kind: PodKind, unread: &[Problem]) -> Vec<Prob
         }
     }
     if let Some(own) = &pod.resources {
-        problems.extend(pod_level::amounts(own, pod.spec.resources.as_ref()));
+        problems.extend(pod_level::amounts(own, pod.spec().resources.as_ref()));
         if whole("spec.resources") {
             problems.extend(resources::relations(own, "spec.resources"));
         }
@@ -56,7 +56,7 @@ pub(super) fn problems(pod: &Pod, kind: PodKind, unread: &[Problem]) -> Vec<Prob
 /// Validates everything except names and resources.
 fn manifest(pod: &Pod, pod_kind: PodKind) -> Vec<Problem> {
     let mut report = Report::of(pod_kind);
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     metadata::problems(pod, &mut report);
     refused::pod(spec, &mut report);
     spec::problems(spec, &mut report);

@@ -12,7 +12,7 @@ use crate::{Pod, Quantity};
 
 pub(super) fn problems(pod: &Pod, report: &mut Report) {
     let mut names = BTreeSet::new();
-    for (index, volume) in pod.spec.volumes.iter().flatten().enumerate() {
+    for (index, volume) in pod.spec().volumes.iter().flatten().enumerate() {
         let place = format!("spec.volumes[{index}]");
         if !is_dns_label(&volume.name) {
             report.add(format!("{place}.name"), &volume.name, "must be a DNS label");
@@ -85,8 +85,9 @@ fn empty_dir(asked: &EmptyDirVolumeSource, place: &str, report: &mut Report) {
 }
 
 pub(super) fn mounts(container: &Container, place: &str, pod: &Pod, report: &mut Report) {
+    let spec = pod.spec();
     let volumes: BTreeMap<&str, &Volume> =
-        pod.spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
+        spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
     let mut paths = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let place = format!("{place}.volumeMounts[{index}]");

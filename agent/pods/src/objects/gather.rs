@@ -77,7 +77,7 @@ fn had<'a, T>(
 pub async fn gather(objects: &dyn Objects, pod: &Pod, container: Option<&str>) -> PodObjects {
     let container = container.and_then(|name| find(pod, name));
     let mut names = in_volumes(pod);
-    if let Some((container, _)) = container {
+    if let Some((container, _)) = &container {
         names.extend(in_environment(container.env.as_deref(), container.env_from.as_deref()));
     }
     let (maps, secrets): (Vec<_>, Vec<_>) =
@@ -91,7 +91,8 @@ pub async fn gather(objects: &dyn Objects, pod: &Pod, container: Option<&str>) -
         let found = objects.secret(namespace, &name).await;
         (name, found)
     });
-    let tokens = tokens(pod).map(|asked| async move {
+    let spec = pod.spec();
+    let tokens = tokens(&spec).map(|asked| async move {
         let request = request(pod, asked);
         (token_key(asked), objects.token(&request).await)
     });
@@ -115,7 +116,7 @@ pub async fn gather(objects: &dyn Objects, pod: &Pod, container: Option<&str>) -
 /// kubelet.
 pub async fn pull_secrets(objects: &dyn Objects, pod: &Pod) -> Vec<Arc<Secret>> {
     let mut all = Vec::new();
-    for named in pod.spec.image_pull_secrets.iter().flatten().filter(|named| !named.name.is_empty()) {
+    for named in pod.spec().image_pull_secrets.iter().flatten().filter(|named| !named.name.is_empty()) {
         match objects.secret(&pod.namespace, &named.name).await {
             Ok(secret) => all.push(secret),
             Err(error) => tracing::warn!(
@@ -128,8 +129,8 @@ pub async fn pull_secrets(objects: &dyn Objects, pod: &Pod) -> Vec<Arc<Secret>> 
 }
 
 /// The tokens that the pod's volumes ask for.
-fn tokens(pod: &Pod) -> impl Iterator<Item = &v1::ServiceAccountTokenProjection> {
-    let sources = pod.spec.volumes.iter().flatten().filter_map(Source::of);
+fn tokens(spec: &v1::PodSpec) -> impl Iterator<Item = &v1::ServiceAccountTokenProjection> {
+    let sources = spec.volumes.iter().flatten().filter_map(Source::of);
     let projected = sources.filter_map(|source| match source {
         Source::Projected(asked) => asked.sources.as_deref(),
         _ => None,
@@ -143,7 +144,8 @@ fn token_key(asked: &v1::ServiceAccountTokenProjection) -> (String, i64) {
 
 fn request(pod: &Pod, asked: &v1::ServiceAccountTokenProjection) -> TokenRequest {
     let (audience, expiration_seconds) = token_key(asked);
-    let account = pod.spec.service_account_name.as_deref().filter(|name| !name.is_empty());
+    let spec = pod.spec();
+    let account = spec.service_account_name.as_deref().filter(|name| !name.is_empty());
     TokenRequest {
         namespace: pod.namespace.clone(),
         account: account.unwrap_or("default").to_owned(),

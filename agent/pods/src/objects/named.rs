@@ -21,7 +21,7 @@ pub struct NamedObject {
 /// for pulling images (kubelet `getConfigMapNames`, `getSecretNames`).
 pub fn named(pod: &Pod) -> BTreeSet<NamedObject> {
     let mut all = in_volumes(pod);
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     let init = spec.init_containers.iter().flatten();
     for container in init.chain(&spec.containers) {
         all.extend(in_environment(container.env.as_deref(), container.env_from.as_deref()));
@@ -41,7 +41,7 @@ pub fn named(pod: &Pod) -> BTreeSet<NamedObject> {
 /// The config maps and secrets of the pod's volumes.
 pub(super) fn in_volumes(pod: &Pod) -> BTreeSet<NamedObject> {
     let mut all = BTreeSet::new();
-    for source in pod.spec.volumes.iter().flatten().filter_map(Source::of) {
+    for source in pod.spec().volumes.iter().flatten().filter_map(Source::of) {
         match source {
             Source::ConfigMap(asked) => all.extend(object(ObjectKind::ConfigMap, &asked.name)),
             Source::Secret(asked) => {

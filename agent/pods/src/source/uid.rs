@@ -13,7 +13,7 @@ pub fn derive(pod: &Pod, place: &str) -> String {
     // Objects of serde_json are sorted by key.
     let content = json!({
         "namespace": pod.namespace, "name": pod.name, "labels": pod.labels, "annotations": pod.annotations,
-        "spec": &*pod.spec,
+        "spec": &*pod.spec(),
     });
     let mut hash = Sha256::new();
     hash.update(content.to_string());

@@ -43,7 +43,7 @@ pub fn plan_container(
     host: &Host,
 ) -> Result<(cri::ContainerConfig, ContainerFiles), SpecError> {
     // On the host network the pod's addresses are those of the node.
-    let on_node = pod.spec.host_network.unwrap_or(false) && beginning.ips.is_empty();
+    let on_node = pod.host_network && beginning.ips.is_empty();
     let ips = if on_node { host.host_ips } else { beginning.ips };
     let (config, mounts) = configured(pod, name, &Beginning { ips, ..*beginning }, host)?;
     Ok((config, ContainerFiles::new(name, ips, mounts)))
@@ -51,7 +51,7 @@ pub fn plan_container(
 
 /// Messages of events about keys of `envFrom` that are no names of variables and are left out.
 pub fn skipped_variables(pod: &Pod, name: &str, objects: &PodObjects) -> Vec<String> {
-    find(pod, name).map(|(container, _)| env::skipped(pod, container, objects)).unwrap_or_default()
+    find(pod, name).map(|(container, _)| env::skipped(pod, &container, objects)).unwrap_or_default()
 }
 
 /// The configuration and its mounts.
@@ -64,6 +64,7 @@ fn configured(
     let Beginning { attempt, ips, image, image_ref, injection, objects } = *beginning;
     let (container, asked) =
         find(pod, name).ok_or_else(|| SpecError::NoContainer { name: name.to_owned() })?;
+    let container = &*container;
     let mut environment = Environment::of(pod, container, ips, host, objects)?;
     let mounts = mounts::mounts(pod, container, attempt, ips, &environment, host)?;
     // The command of the manifest can refer to these variables, the manifest's own variables cannot.

@@ -45,7 +45,7 @@ impl Environment {
         objects: &PodObjects,
     ) -> Result<Self, SpecError> {
         let sources = Sources { pod, container, ips, host, objects };
-        let links = pod.spec.enable_service_links.unwrap_or(true);
+        let links = pod.spec().enable_service_links.unwrap_or(true);
         let services = services::variables(objects.services()?, &pod.namespace, links);
         let expander = Expander::new(MAX_EXPANDED);
         let mut all = Self { all: Vec::new(), places: HashMap::new(), services, expander };

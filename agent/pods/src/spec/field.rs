@@ -13,7 +13,7 @@ pub(super) fn field(path: &str, pod: &Pod, ips: &[IpAddr], host: &Host) -> Resul
     let first = |ips: &[IpAddr]| ips.first().map(ToString::to_string).unwrap_or_default();
     match path {
         "spec.nodeName" => Ok(host.node_name.to_owned()),
-        "spec.serviceAccountName" => Ok(pod.spec.service_account_name.clone().unwrap_or_default()),
+        "spec.serviceAccountName" => Ok(pod.spec().service_account_name.clone().unwrap_or_default()),
         "status.hostIP" => Ok(first(host.host_ips)),
         "status.hostIPs" => Ok(joined(host.host_ips)),
         "status.podIP" => Ok(first(ips)),

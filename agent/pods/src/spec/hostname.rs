@@ -16,7 +16,7 @@ pub(super) struct Hostname {
 }
 
 pub(super) fn hostname(pod: &Pod, host: &Host) -> Hostname {
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     if let Some(own) = set(&spec.hostname_override) {
         return Hostname { host: shortened(&own), domain: String::new() };
@@ -38,7 +38,7 @@ fn shortened(name: &str) -> String {
 /// The output of `hostname` inside the pod.
 pub(super) fn for_kernel(pod: &Pod, host: &Host) -> Result<String, SpecError> {
     let Hostname { host, domain } = hostname(pod, host);
-    if domain.is_empty() || !pod.spec.set_hostname_as_fqdn.unwrap_or(false) {
+    if domain.is_empty() || !pod.spec().set_hostname_as_fqdn.unwrap_or(false) {
         return Ok(host);
     }
     let fqdn = format!("{host}.{domain}");

@@ -24,8 +24,9 @@ const MODE: u32 = 0o644;
 /// # Errors
 /// A file cannot be read or written.
 pub fn write_hosts(pod: &Pod, ips: &[IpAddr], paths: &PodPaths, host: &Host) -> Result<(), SpecError> {
-    let aliases = pod.spec.host_aliases.as_deref().unwrap_or_default();
-    let content = if pod.spec.host_network.unwrap_or(false) {
+    let spec = pod.spec();
+    let aliases = spec.host_aliases.as_deref().unwrap_or_default();
+    let content = if pod.host_network {
         let own = fs::read(HOSTS).map_err(fail("read", Path::new(HOSTS)))?;
         on_host_network(&own, aliases)
     } else {

@@ -49,12 +49,12 @@ pub(super) fn mounts(
     environment: &Environment,
     host: &Host,
 ) -> Result<Mounts, SpecError> {
-    let paths = host.paths(pod);
+    let (spec, paths) = (pod.spec(), host.paths(pod));
     let termination_log = paths.termination_log(&container.name, attempt);
     let mut all = Mounts { mounts: Vec::new(), sub_paths: Vec::new(), hosts: false, termination_log };
     let wanted = container.volume_mounts.as_deref().unwrap_or_default();
     for (index, mount) in wanted.iter().enumerate() {
-        let volume = pod.spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
+        let volume = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
         let source = volume.and_then(Source::of).ok_or_else(|| SpecError::NoVolume {
             volume: mount.name.clone(),
             container: container.name.clone(),
@@ -80,7 +80,7 @@ pub(super) fn mounts(
         });
     }
     let own = |path: &str| wanted.iter().any(|mount| mount.mount_path == path);
-    all.hosts = (!ips.is_empty() || pod.spec.host_network.unwrap_or(false)) && !own(HOSTS);
+    all.hosts = (!ips.is_empty() || pod.host_network) && !own(HOSTS);
     if all.hosts {
         all.mounts.push(file(&paths.hosts(), HOSTS));
     }

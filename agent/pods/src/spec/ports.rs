@@ -7,9 +7,10 @@ use nodewarden_manifest::{ContainerKind, Pod};
 
 /// The host ports of containers and sidecars; those of other init containers are ignored.
 pub(super) fn mappings(pod: &Pod) -> Vec<cri::PortMapping> {
-    let init = pod.spec.init_containers.iter().flatten().zip(&pod.init_containers);
+    let spec = pod.spec();
+    let init = spec.init_containers.iter().flatten().zip(&pod.init_containers);
     let sidecars = init.filter(|(_, c)| c.kind == ContainerKind::Sidecar).map(|(manifest, _)| manifest);
-    let containers = sidecars.chain(&pod.spec.containers);
+    let containers = sidecars.chain(&spec.containers);
     containers.flat_map(|c| c.ports.iter().flatten()).map(mapping).collect()
 }
 

@@ -16,12 +16,13 @@ pub fn sandbox_config(
     cgroup_parent: &str,
     host: &Host,
 ) -> Result<cri::PodSandboxConfig, SpecError> {
-    let host_network = pod.spec.host_network.unwrap_or(false);
+    let spec = pod.spec();
+    let host_network = pod.host_network;
     // On the host network the pod has the node's host name.
     let hostname = if host_network { String::new() } else { hostname::for_kernel(pod, host)? };
     let overhead =
         container::overhead(pod, host.node).map(|parameters| resources(&parameters)).unwrap_or_default();
-    let own = pod.spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
+    let own = spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
     let own = own.map(|sysctl| (nodewarden_manifest::dotted(&sysctl.name), sysctl.value.clone()));
     let of_node = nodewarden_manifest::default_sysctls(pod, &host.pods.default_sysctls);
     let of_node = of_node.map(|(name, value)| (name.to_owned(), value.to_owned()));

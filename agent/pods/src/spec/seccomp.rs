@@ -25,7 +25,8 @@ pub(super) fn seccomp(
     host: &Host,
 ) -> Result<SecurityProfile, SpecError> {
     let own = container.security_context.as_ref().and_then(|c| c.seccomp_profile.as_ref());
-    let of_pod = pod.spec.security_context.as_ref().and_then(|c| c.seccomp_profile.as_ref());
+    let spec = pod.spec();
+    let of_pod = spec.security_context.as_ref().and_then(|c| c.seccomp_profile.as_ref());
     let Some(said) = own.or(of_pod) else {
         let kind =
             if host.pods.seccomp_default { ProfileType::RuntimeDefault } else { ProfileType::Unconfined };
@@ -47,7 +48,8 @@ pub(super) fn seccomp(
 /// runtime chooses.
 pub(super) fn apparmor(pod: &Pod, container: &v1::Container) -> Result<Option<SecurityProfile>, SpecError> {
     let own = container.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());
-    let of_pod = pod.spec.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());
+    let spec = pod.spec();
+    let of_pod = spec.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());
     let (kind, file) = if let Some(said) = own.or(of_pod) {
         (said.type_.as_str(), said.localhost_profile.as_deref().unwrap_or_default())
     } else if let Some(text) = pod.annotations.get(&format!("{APPARMOR_ANNOTATION}{}", container.name)) {

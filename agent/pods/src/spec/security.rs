@@ -38,7 +38,7 @@ pub(super) fn container(
     image: &cri::Image,
     host: &Host,
 ) -> Result<cri::LinuxContainerSecurityContext, SpecError> {
-    let of_pod = pod.spec.security_context.clone().unwrap_or_default();
+    let of_pod = pod.spec().security_context.clone().unwrap_or_default();
     let own = container.security_context.clone().unwrap_or_default();
     let run_as_user = own.run_as_user.or(of_pod.run_as_user);
     let user = ImageUser::of(image);
@@ -74,14 +74,14 @@ pub(super) fn container(
 
 /// The security context of the sandbox.
 pub(super) fn sandbox(pod: &Pod) -> cri::LinuxSandboxSecurityContext {
-    let of_pod = pod.spec.security_context.clone().unwrap_or_default();
+    let of_pod = pod.spec().security_context.clone().unwrap_or_default();
     cri::LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(pod)),
         selinux_options: of_pod.se_linux_options.clone().map(selinux),
         run_as_user: of_pod.run_as_user.map(id),
         readonly_rootfs: false,
         supplemental_groups: supplemental_groups(&of_pod),
-        privileged: nodewarden_manifest::all(pod).any(|c| is_privileged(c.security_context.as_ref())),
+        privileged: nodewarden_manifest::parts(pod).any(|c| is_privileged(c.security_context.as_ref())),
         run_as_group: of_pod.run_as_group.map(id),
         seccomp: Some(seccomp::runtime_default()),
         apparmor: None,
@@ -121,7 +121,7 @@ fn groups_policy(of_pod: &PodSecurityContext) -> i32 {
 
 /// Kubelet pkg/kubelet/container/namespaces.go.
 fn namespaces(pod: &Pod) -> cri::NamespaceOption {
-    let spec = &pod.spec;
+    let spec = &pod.spec();
     let set = |field: Option<bool>| field.unwrap_or(false);
     let node_or_pod = |host| if host { cri::NamespaceMode::Node } else { cri::NamespaceMode::Pod };
     let pid = match (set(spec.host_pid), set(spec.share_process_namespace)) {

@@ -14,7 +14,8 @@ use nodewarden_tasks::blocking;
 
 /// The pod's volumes that are claims and have no link yet, each with the claim's name. Blocks.
 pub fn unlinked_claims(pod: &Pod, paths: &PodPaths) -> Vec<(String, String)> {
-    let volumes = pod.spec.volumes.iter().flatten();
+    let spec = pod.spec();
+    let volumes = spec.volumes.iter().flatten();
     let claims = volumes.filter_map(|volume| {
         let source = Source::of(volume)?;
         let claim = source.claim(&pod.name, &volume.name)?;
@@ -48,11 +49,12 @@ pub async fn link_claim(
     volume: &str,
     bound: BoundVolume,
 ) -> Result<Option<Shared>, VolumeError> {
-    let source = pod.spec.volumes.iter().flatten().find(|own| own.name == volume).and_then(Source::of);
+    let spec = pod.spec();
+    let source = spec.volumes.iter().flatten().find(|own| own.name == volume).and_then(Source::of);
     let Some(source) = source else { return Ok(None) };
     let link = paths.source(source, volume);
     let is_read_only = matches!(source, Source::Claim(asked) if asked.read_only == Some(true));
-    let group = ownership::Wanted::of(pod.spec.security_context.as_ref());
+    let group = ownership::Wanted::of(spec.security_context.as_ref());
     let BoundVolume { name, path, path_type, is_local, .. } = bound;
     let checked = {
         let path = path.clone();

@@ -60,7 +60,8 @@ impl Wanted {
             Medium::HugePages(Some(page)) => Backing::HugePages { page },
             Medium::HugePages(None) => Backing::HugePages { page: only_page_size(pod)? },
         };
-        let context = pod.spec.security_context.as_ref();
+        let spec = pod.spec();
+        let context = spec.security_context.as_ref();
         let group = context.and_then(|c| c.fs_group).and_then(|group| u32::try_from(group).ok());
         Ok(Self { backing, group })
     }

@@ -33,7 +33,7 @@ pub fn write_files(
     objects: &PodObjects,
 ) -> Result<Written, VolumeError> {
     let mut written = Written::default();
-    for volume in pod.spec.volumes.iter().flatten() {
+    for volume in pod.spec().volumes.iter().flatten() {
         let Some(source) = Source::of(volume) else { continue };
         let dir = paths.source(source, &volume.name);
         match payload(source, pod, objects, node) {
@@ -54,7 +54,8 @@ pub fn write_files(
 
 /// Whether the pod has volumes of files.
 pub fn has_files(pod: &Pod) -> bool {
-    let sources = pod.spec.volumes.iter().flatten().filter_map(Source::of);
+    let spec = pod.spec();
+    let sources = spec.volumes.iter().flatten().filter_map(Source::of);
     let is_written = |source| {
         matches!(
             source,

@@ -26,7 +26,8 @@ static PLACES: LazyLock<Places> = LazyLock::new(|| Places::new(&blocking::HOST_P
 
 /// The paths of the pod's `hostPath` volumes.
 pub fn host_paths(pod: &Pod) -> Vec<PathBuf> {
-    let sources = pod.spec.volumes.iter().flatten().filter_map(Source::of);
+    let spec = pod.spec();
+    let sources = spec.volumes.iter().flatten().filter_map(Source::of);
     let path = |source| match source {
         Source::HostPath(asked) => Some(PathBuf::from(&asked.path)),
         _ => None,
@@ -44,7 +45,7 @@ pub async fn check_host_paths(pod: &Pod) -> Result<(), VolumeError> {
 }
 
 pub(super) async fn check_within(pod: &Pod, limit: Duration) -> Result<(), VolumeError> {
-    for volume in pod.spec.volumes.iter().flatten() {
+    for volume in pod.spec().volumes.iter().flatten() {
         let Some(Source::HostPath(asked)) = Source::of(volume) else { continue };
         let kind = asked.type_.clone().unwrap_or_default();
         // Nothing is looked at then.

@@ -56,7 +56,7 @@ pub fn prepare(
     directory(&paths.volumes(), 0o750)?;
     directory(&paths.logs, 0o755)?;
     log_owner::mark(&paths.logs, owner).map_err(VolumeError::file("note the owner in", &paths.logs))?;
-    for volume in pod.spec.volumes.iter().flatten() {
+    for volume in pod.spec().volumes.iter().flatten() {
         let made = match Source::of(volume) {
             Some(Source::EmptyDir(asked)) => {
                 let wanted = empty_dir::Wanted::of(asked, pod, node);

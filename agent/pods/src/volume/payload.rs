@@ -65,9 +65,10 @@ pub(super) fn payload(
 /// The user that all containers of the pod run as by their manifest; `None` if they differ or one does not
 /// say (kubelet `FsUserFrom`).
 pub(super) fn common_user(pod: &Pod) -> Option<u32> {
-    let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.run_as_user);
-    let init = pod.spec.init_containers.iter().flatten();
-    let mut users = init.chain(&pod.spec.containers).map(|container| {
+    let spec = pod.spec();
+    let of_pod = spec.security_context.as_ref().and_then(|context| context.run_as_user);
+    let init = spec.init_containers.iter().flatten();
+    let mut users = init.chain(&spec.containers).map(|container| {
         container.security_context.as_ref().and_then(|context| context.run_as_user).or(of_pod)
     });
     let first = users.next()??;
@@ -76,7 +77,8 @@ pub(super) fn common_user(pod: &Pod) -> Option<u32> {
 
 /// `fsGroup`.
 pub(super) fn group(pod: &Pod) -> Option<u32> {
-    let context = pod.spec.security_context.as_ref();
+    let spec = pod.spec();
+    let context = spec.security_context.as_ref();
     context.and_then(|context| context.fs_group).and_then(|group| u32::try_from(group).ok())
 }
 

@@ -55,14 +55,15 @@ pub fn check(request: &Request<'_>, node: &NodeState<'_>) -> Vec<Refusal> {
     if pod.labels.get(OS).is_some_and(|os| os != LINUX) {
         refusals.push(Refusal::OsLabel);
     }
-    if pod.spec.os.as_ref().is_some_and(|os| os.name != LINUX) {
+    let spec = pod.spec();
+    if spec.os.as_ref().is_some_and(|os| os.name != LINUX) {
         refusals.push(Refusal::Os);
     }
     refusals.extend(insufficient(wants, node));
     if node.labels.is_some_and(|labels| !wants_node(pod, node.node_name, labels)) {
         refusals.push(Refusal::Affinity);
     }
-    let named = pod.spec.node_name.as_deref().filter(|name| !name.is_empty());
+    let named = spec.node_name.as_deref().filter(|name| !name.is_empty());
     if named.is_some_and(|name| name != node.node_name) {
         refusals.push(Refusal::NodeName);
     }
@@ -98,7 +99,8 @@ fn pressed(pod: &Pod, pressure: &Pressure) -> Option<Refusal> {
     let admitted = match conditions[..] {
         [] => true,
         [NodeCondition::MemoryPressure] => {
-            let mut tolerations = pod.spec.tolerations.iter().flatten();
+            let spec = pod.spec();
+            let mut tolerations = spec.tolerations.iter().flatten();
             pod.qos != QosClass::BestEffort
                 || tolerations.any(|own| tolerates(own, MEMORY_PRESSURE, "", NO_SCHEDULE))
         }
@@ -108,7 +110,8 @@ fn pressed(pod: &Pod, pressure: &Pressure) -> Option<Refusal> {
 }
 
 fn is_tolerated(pod: &Pod, taint: &NoExecuteTaint) -> bool {
-    let mut tolerations = pod.spec.tolerations.iter().flatten();
+    let spec = pod.spec();
+    let mut tolerations = spec.tolerations.iter().flatten();
     tolerations.any(|own| tolerates(own, &taint.key, &taint.value, NO_EXECUTE))
 }
 

@@ -27,12 +27,13 @@ impl HostPort {
 /// The `hostPort`s of a pod's sidecars and regular containers; with `hostNetwork`, every `containerPort`
 /// (`SetDefaults_HostNetworkPods`).
 pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let on_node = pod.spec.host_network == Some(true);
+    let spec = pod.spec();
+    let on_node = spec.host_network == Some(true);
     let sidecar = |own: &&v1::Container| {
         pod.init_containers.iter().any(|c| c.name == own.name && c.kind == ContainerKind::Sidecar)
     };
-    let sidecars = pod.spec.init_containers.iter().flatten().filter(sidecar);
-    let ports = sidecars.chain(&pod.spec.containers).flat_map(|own| own.ports.iter().flatten());
+    let sidecars = spec.init_containers.iter().flatten().filter(sidecar);
+    let ports = sidecars.chain(&spec.containers).flat_map(|own| own.ports.iter().flatten());
     let asked = ports.filter_map(|port| {
         let named = port.host_port.filter(|port| *port > 0);
         let number = named.or_else(|| on_node.then_some(port.container_port))?;

@@ -37,9 +37,10 @@ pub fn node_labels(node_name: &str) -> BTreeMap<String, String> {
 
 /// Whether both match the node; a pod without either matches every node.
 pub fn wants_node(pod: &Pod, node_name: &str, labels: &BTreeMap<String, String>) -> bool {
-    let selector = pod.spec.node_selector.iter().flatten();
+    let spec = pod.spec();
+    let selector = spec.node_selector.iter().flatten();
     let mut selector = selector.map(|(name, value)| labels.get(name) == Some(value));
-    let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|own| own.required_during_scheduling_ignored_during_execution.as_ref());
     let fields = BTreeMap::from([(NAME_FIELD.to_owned(), node_name.to_owned())]);
     selector.all(|matches| matches)

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::{Candidate, ContainerUse};
 use nodewarden_manifest::names::EPHEMERAL_STORAGE;
-use nodewarden_manifest::volume_source::{Medium, Source};
+use nodewarden_manifest::volume_source::{EmptyDir, Medium};
 use nodewarden_manifest::{Pod, Quantity};
 
 /// The limits of a pod, in the order in which they are checked.
@@ -29,11 +29,9 @@ pub struct Limits {
 impl Limits {
     /// The pod's limits; `None` if it has none.
     pub fn of(pod: &Pod) -> Option<Self> {
-        let volume = |volume| {
-            let Some(Source::EmptyDir(Some(asked))) = Source::of(volume) else { return None };
-            let medium = Medium::parse(asked.medium.as_deref().unwrap_or_default())?;
-            let size = Quantity::parse(asked.size_limit.as_ref()?.0.trim()).ok()?;
-            (medium == Medium::Disk && size.is_positive()).then(|| (volume.name.clone(), size))
+        let volume = |volume: &EmptyDir| {
+            let size = volume.size_limit.as_ref().filter(|size| size.is_positive())?;
+            (volume.medium == Some(Medium::Disk)).then(|| (volume.name.to_string(), size.clone()))
         };
         let all = || pod.containers.iter().chain(&pod.init_containers);
         let containers = pod.containers.iter().filter_map(|container| {
@@ -43,7 +41,7 @@ impl Limits {
         // Summed only where a container has such a limit, since this runs for every pod at every check.
         let storage = all().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE));
         let limits = Self {
-            volumes: pod.spec.volumes.iter().flatten().filter_map(volume).collect(),
+            volumes: pod.empty_dirs.iter().filter_map(volume).collect(),
             pod: storage.then(|| pod.limits().get(EPHEMERAL_STORAGE).cloned()).flatten(),
             containers: containers.collect(),
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nodewarden_cri::ListedContainer;
 use nodewarden_cri::image_reference::normalized;
-use nodewarden_manifest::Pod;
+use nodewarden_manifest::{Pod, parts};
 use nodewarden_model::{ImageSeen, Origin, Used};
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
 
@@ -31,7 +31,7 @@ pub struct ManifestImage {
 
 /// The images that a pod's manifest names.
 pub fn manifest_images<'a>(pod: &'a Pod, origin: &'a Origin) -> impl Iterator<Item = ManifestImage> + 'a {
-    let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
+    let containers = parts(pod);
     containers.filter_map(move |container| {
         let user = format!("manifest {origin}: {}/{}/{}", pod.namespace, pod.name, container.name);
         Some(ManifestImage { reference: container.image.clone().filter(|image| !image.is_empty())?, user })

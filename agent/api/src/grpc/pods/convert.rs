@@ -55,7 +55,7 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
         started: Some(time::from_timestamp(view.started)),
         terminating: view.terminating.map(time::from_timestamp),
         ips: view.ips.iter().map(ToString::to_string).collect(),
-        host_network: pod.spec.host_network == Some(true),
+        host_network: pod.host_network,
         sandbox_id: view.sandbox_id.clone(),
         containers: containers.collect(),
         resize: resize(view),

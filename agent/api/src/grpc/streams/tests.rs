@@ -15,8 +15,7 @@ use tonic::transport::{Channel, Server};
 
 use super::*;
 use nodewarden_cri::containerd_fixture::{Containerd, container_config, sandbox_config};
-use nodewarden_manifest::QosClass;
-use nodewarden_manifest::{ContainerKind, Pod, ResourceList};
+use nodewarden_manifest::{ContainerKind, Pod, QosClass, ResourceList, Spec};
 use nodewarden_model::{
     ContainerState, ContainerView, PodPhase, PodView, Snapshot, Status as Whole, StatusReason, WaitingReason,
 };
@@ -36,7 +35,10 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
         ephemeral_containers: Vec::new(),
         overhead: ResourceList::default(),
         resources: None,
-        spec: Arc::new(PodSpec::default()),
+        host_network: false,
+        active_deadline_seconds: None,
+        empty_dirs: Box::default(),
+        kept_spec: Spec::new(PodSpec::default()),
     };
     Arc::new(PodView {
         pod: Arc::new(pod),

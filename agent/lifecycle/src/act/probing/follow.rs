@@ -14,15 +14,14 @@ use crate::decide::published::NOTHING;
 use crate::decide::published::specs;
 use crate::state::Probing;
 use crate::state::{Inner, PodState};
-use nodewarden_manifest::Pod;
-use nodewarden_manifest::ProbeSpec;
+use nodewarden_manifest::{Pod, ProbeSpec, parts};
 use nodewarden_pods::probes::{ProbeMemory, Target, Watched};
 
 /// Starts and ends the probing of containers, so that exactly those are probed that should be. Called after
 /// every look at the runtime and after every start.
 pub fn follow(state: &PodState) {
     let pod = state.pod();
-    let has_probes = policy::specs(&pod).any(policy::has_probes);
+    let has_probes = parts(&pod).any(|own| policy::has_probes(&own));
     if !has_probes && state.read().probing.is_none() {
         return;
     }
@@ -63,7 +62,7 @@ pub fn follow(state: &PodState) {
 fn wanted(pod: &Pod, inner: &Inner, address: Option<IpAddr>) -> Vec<(Target, Vec<ProbeSpec>, ProbeMemory)> {
     let published = inner.published();
     let mut wanted = Vec::new();
-    for spec in policy::specs(pod).filter(|spec| policy::has_probes(spec)) {
+    for spec in parts(pod).filter(|spec| policy::has_probes(spec)) {
         let newest = inner.observed.newest(&spec.name);
         let Some(seen) = newest.filter(|seen| {
             seen.stage == ContainerStage::Running

@@ -179,7 +179,7 @@ mod api {
         // What is changed at once keeps the resources until there is room for others.
         let updated = assign(&of_api("u-1", "2", "y"), &runs(false), &BTreeSet::new()).update;
         assert_eq!(updated[0].containers, pod("p", "u-1", "1", "y").containers);
-        assert_eq!(updated[0].spec.containers[0].image.as_deref(), Some("y"));
+        assert_eq!(updated[0].spec().containers[0].image.as_deref(), Some("y"));
         assert_eq!(all(&of_api("u-2", "1", "x"), &runs(false)), ["replace u-1", "wait u-2", "gone u-1"]);
     }
 

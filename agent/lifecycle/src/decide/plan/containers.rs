@@ -188,8 +188,10 @@ impl<'a> Round<'a> {
     /// Whether the spec's image is not the one that the newest of this name was made of.
     pub(super) fn has_another_image(&self, name: &str) -> bool {
         let made_of = self.own(name).and_then(|own| own.image.as_deref());
-        let wanted = policy::spec_of(self.pod, name).and_then(|spec| spec.image.as_deref());
-        made_of.is_some_and(|made_of| Some(made_of) != wanted)
+        made_of.is_some_and(|made_of| {
+            let spec = policy::spec_of(self.pod, name);
+            spec.and_then(|spec| spec.image.clone()).as_deref() != Some(made_of)
+        })
     }
 
     fn finish_start(&mut self, seen: &ContainerSeen) {

@@ -133,7 +133,7 @@ fn impossible_configurations_are_refused() {
 fn the_hash_changes_with_the_image() {
     let hash = |spec: &str| {
         let pod = pod(spec);
-        labels::container_annotations(&pod, &pod.spec.containers[0], 0)["io.kubernetes.container.hash"]
+        labels::container_annotations(&pod, &pod.spec().containers[0], 0)["io.kubernetes.container.hash"]
             .clone()
     };
     let same = hash("containers: [{name: c, image: i}]");

@@ -27,8 +27,9 @@ enum Policy {
 }
 
 fn policy(pod: &Pod) -> Result<Policy, SpecError> {
-    let host_network = pod.spec.host_network.unwrap_or(false);
-    match pod.spec.dns_policy.as_deref() {
+    let spec = pod.spec();
+    let host_network = pod.host_network;
+    match spec.dns_policy.as_deref() {
         Some("None") => Ok(Policy::None),
         Some("Default") => Ok(Policy::Host),
         Some("ClusterFirstWithHostNet") => Ok(Policy::Cluster),
@@ -41,6 +42,7 @@ fn policy(pod: &Pod) -> Result<Policy, SpecError> {
 /// The contents of the pod's `resolv.conf`, and events (reason and message) about what was left out or
 /// differs from the manifest.
 pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(String, String)>), SpecError> {
+    let spec = pod.spec();
     let mut warnings = Vec::new();
     let cluster = &host.pods.cluster_dns;
     let mut resolv = match policy(pod)? {
@@ -52,7 +54,7 @@ pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(Str
         },
         policy => {
             if policy == Policy::Cluster {
-                let asked = pod.spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
+                let asked = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
                 let message = format!(
                     "no clusterDNS is configured and no pod can have the {asked:?} policy: falling back to \"Default\""
                 );
@@ -61,7 +63,7 @@ pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(Str
             host_resolv(host)
         }
     };
-    if let Some(own) = &pod.spec.dns_config {
+    if let Some(own) = &spec.dns_config {
         let texts = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
         resolv.nameservers = distinct(resolv.nameservers.into_iter().chain(texts(&own.nameservers)));
         resolv.searches = distinct(resolv.searches.into_iter().chain(texts(&own.searches)));

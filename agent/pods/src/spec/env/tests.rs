@@ -17,7 +17,7 @@ fn variables(env: &str) -> Result<Vec<String>, String> {
     let fixture = Fixture::new();
     let pod = pod(&SPEC.replace("ENV", env));
     let ips = ["10.1.2.3", "fd00::7"].map(|ip| ip.parse().unwrap());
-    let all = Environment::of(&pod, &pod.spec.containers[0], &ips, &fixture.host(), &PodObjects::default());
+    let all = Environment::of(&pod, &pod.spec().containers[0], &ips, &fixture.host(), &PodObjects::default());
     all.map(|all| all.into_pairs().iter().map(|(name, value)| format!("{name}={value}")).collect())
         .map_err(|error| error.to_string())
 }
@@ -117,8 +117,8 @@ fn limits_of_the_pod_stand_in() {
     let pod = pod(
         "resources: {limits: {cpu: '2', memory: 1Gi}}\ncontainers: [{name: c, env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}]}]",
     );
-    let all =
-        Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
+    let all = Environment::of(&pod, &pod.spec().containers[0], &[], &fixture.host(), &PodObjects::default())
+        .unwrap();
     assert_eq!((all.get("A"), all.get("B")), (Some("2"), Some("1024")));
 }
 
@@ -128,8 +128,8 @@ fn what_is_reserved_is_not_available() {
     fixture.settings.kube_reserved.insert("cpu".into(), "500m".parse().unwrap());
     let pod = pod(&SPEC
         .replace("ENV", "[{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}]"));
-    let all =
-        Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
+    let all = Environment::of(&pod, &pod.spec().containers[0], &[], &fixture.host(), &PodObjects::default())
+        .unwrap();
     assert_eq!(all.get("A"), Some("3500"));
 }
 
@@ -145,7 +145,8 @@ fn variables_that_double_are_refused() {
     let env = format!("[{{name: V0, value: x}}, {}]", doubling[..20].join(", "));
     let pod = pod(&SPEC.replace("ENV", &env));
     let mut all =
-        Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
+        Environment::of(&pod, &pod.spec().containers[0], &[], &fixture.host(), &PodObjects::default())
+            .unwrap();
     let words = vec!["$(V20)".to_owned(); 3];
     assert_eq!(all.expand_all("args", Some(&words)).map(|args| args.len()).unwrap(), 3);
     let error = all.expand_all("args", Some(&words)).unwrap_err();
@@ -176,7 +177,7 @@ fn with_objects(container: &str) -> Result<Vec<String>, SpecError> {
         .with_services(vec![service]);
     let fixture = Fixture::new();
     let pod = pod(&format!("containers: [{{name: c, {container}}}]"));
-    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &objects)?;
+    let all = Environment::of(&pod, &pod.spec().containers[0], &[], &fixture.host(), &objects)?;
     let own = all.into_pairs().into_iter().filter(|(name, _)| !name.starts_with("DB_PORT"));
     Ok(own.map(|(name, value)| format!("{name}={value}")).collect())
 }
@@ -231,7 +232,7 @@ fn keys_that_are_no_names_of_variables_are_reported() {
     let map = ConfigMap { data: [("x=y".to_owned(), String::new())].into(), ..ConfigMap::default() };
     let objects = PodObjects::default().with_config_map("m", Some(map));
     let pod = pod("containers: [{name: c, envFrom: [{prefix: P_, configMapRef: {name: m}}]}]");
-    let messages = skipped(&pod, &pod.spec.containers[0], &objects);
+    let messages = skipped(&pod, &pod.spec().containers[0], &objects);
     let expected = "Keys [P_x=y] from the EnvFrom configMap ns/m were skipped since they are considered invalid environment variable names.";
     assert_eq!(messages, [expected]);
 }

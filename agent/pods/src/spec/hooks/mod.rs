@@ -106,7 +106,7 @@ pub fn pre_stop(pod: &Pod, container: &str) -> Option<Handler> {
 
 fn hook(pod: &Pod, name: &str, which: fn(&Lifecycle) -> Option<&LifecycleHandler>) -> Option<Handler> {
     let (container, _) = find(pod, name)?;
-    handler(which(container.lifecycle.as_ref()?)?, container)
+    handler(which(container.lifecycle.as_ref()?)?, &container)
 }
 
 /// The action of a handler. Validation has already refused `tcpSocket` (which no kubelet runs) and unknown

@@ -7,7 +7,7 @@ const VOLUMES: &str = "volumes: [{name: e}, {name: h, hostPath: {path: /srv}}, {
 fn mounts_of(fixture: &Fixture, spec: &str, ips: &[&str]) -> Result<Mounts, String> {
     let pod = pod(&format!("{VOLUMES}\n{spec}"));
     let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
-    let container = &pod.spec.containers[0];
+    let container = &pod.spec().containers[0];
     let environment =
         Environment::of(&pod, container, &ips, &fixture.host(), &PodObjects::default()).unwrap();
     mounts(&pod, container, 3, &ips, &environment, &fixture.host()).map_err(|error| error.to_string())

@@ -13,7 +13,7 @@ fn context_of(
 ) -> Result<cri::LinuxContainerSecurityContext, SpecError> {
     let fixture = Fixture::new();
     let pod = pod(&format!("securityContext: {of_pod}\ncontainers: [{{name: c, securityContext: {own}}}]"));
-    container(&pod, &pod.spec.containers[0], image, &fixture.host())
+    container(&pod, &pod.spec().containers[0], image, &fixture.host())
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn seccomp_default_and_apparmor_by_annotation() {
     fixture.pods.seccomp_default = true;
     let mut pod = pod("containers: [{name: c}]");
     let of = |pod: &Pod, fixture: &Fixture| {
-        container(pod, &pod.spec.containers[0], &image(None, ""), &fixture.host()).unwrap()
+        container(pod, &pod.spec().containers[0], &image(None, ""), &fixture.host()).unwrap()
     };
     assert_eq!(of(&pod, &fixture).seccomp, Some(seccomp::runtime_default()));
     let key = "container.apparmor.security.beta.kubernetes.io/c";
@@ -138,7 +138,7 @@ fn seccomp_default_and_apparmor_by_annotation() {
         assert_eq!(of(&pod, &fixture).apparmor.map(|p| p.localhost_ref).as_deref(), file, "{text}");
     }
     pod.annotations.insert(key.into(), "nonsense".into());
-    assert!(container(&pod, &pod.spec.containers[0], &image(None, ""), &fixture.host()).is_err());
+    assert!(container(&pod, &pod.spec().containers[0], &image(None, ""), &fixture.host()).is_err());
 }
 
 #[test]

@@ -6,7 +6,8 @@ const MIB: u64 = 1 << 20;
 fn wanted(spec: &str) -> Result<Wanted, VolumeError> {
     let fixture = Fixture::new();
     let pod = pod(spec);
-    let volume = &pod.spec.volumes.as_ref().unwrap()[0];
+    let spec = pod.spec();
+    let volume = &spec.volumes.as_ref().unwrap()[0];
     Wanted::of(volume.empty_dir.as_ref(), &pod, fixture.node())
 }
 

@@ -58,7 +58,7 @@ fn a_pod_says_which_group_and_when() {
         ("{fsGroup: 4321, fsGroupChangePolicy: OnRootMismatch}", Some(wanted(true))),
     ] {
         let pod = pod(&format!("securityContext: {context}\ncontainers: [{{name: c}}]"));
-        assert_eq!(Wanted::of(pod.spec.security_context.as_ref()), expected, "{context}");
+        assert_eq!(Wanted::of(pod.spec().security_context.as_ref()), expected, "{context}");
     }
 }
 

@@ -17,7 +17,8 @@ fn objects() -> PodObjects {
 fn files_of(spec: &str) -> Result<Vec<String>, String> {
     let fixture = Fixture::new();
     let pod = pod(&format!("{spec}\ncontainers: [{{name: c, securityContext: {{runAsUser: 7}}}}]"));
-    let volume = &pod.spec.volumes.as_ref().unwrap()[0];
+    let spec = pod.spec();
+    let volume = &spec.volumes.as_ref().unwrap()[0];
     let objects = objects().with_config_map("none", None).with_secret("none", None);
     let found = payload(Source::of(volume).unwrap(), &pod, &objects, fixture.node());
     let line = |(path, file): (String, FileProjection)| {
@@ -89,7 +90,8 @@ fn a_token_belongs_to_the_user_of_the_containers() {
     assert_eq!(plain, ["token 600 Some(7) tok"]);
     let fixture = Fixture::new();
     let anybody = pod(&format!("volumes: [{{name: v, {token}}}]\ncontainers: [{{name: c}}]"));
-    let volume = &anybody.spec.volumes.as_ref().unwrap()[0];
+    let spec = anybody.spec();
+    let volume = &spec.volumes.as_ref().unwrap()[0];
     let found = payload(Source::of(volume).unwrap(), &anybody, &objects(), fixture.node()).unwrap().unwrap();
     assert_eq!((found["token"].mode, found["token"].user), (0o644, None));
 }
@@ -115,7 +117,7 @@ fn the_common_user_is_that_of_every_container() {
 fn volumes_of_other_kinds_have_no_files() {
     let fixture = Fixture::new();
     let pod = pod("volumes: [{name: e}, {name: h, hostPath: {path: /}}]\ncontainers: [{name: c}]");
-    for volume in pod.spec.volumes.as_ref().unwrap() {
+    for volume in pod.spec().volumes.as_ref().unwrap() {
         let found = payload(Source::of(volume).unwrap(), &pod, &PodObjects::default(), fixture.node());
         assert_eq!(found.unwrap(), None);
     }

@@ -100,15 +100,16 @@ pub fn decide(mode: Enforcement, known: &Known<'_>, held: &[&Held]) -> Decision 
 
 /// Whether one of its containers may open every device.
 pub fn is_privileged(pod: &Pod) -> bool {
-    let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
-    let ephemeral = pod.spec.ephemeral_containers.iter().flatten();
+    let spec = pod.spec();
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let ephemeral = spec.ephemeral_containers.iter().flatten();
     let contexts =
         containers.map(|own| &own.security_context).chain(ephemeral.map(|own| &own.security_context));
     contexts.flatten().any(|context| context.privileged == Some(true))
 }
 
 fn has_claims(pod: &Pod) -> bool {
-    pod.spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())
+    pod.spec().resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ pub enum Scope {
 
 /// The enforcement mode for a pod: pods with a privileged container have a mode of their own.
 pub fn mode(pod: &Pod, settings: &DeviceSettings) -> Enforcement {
-    let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
+    let spec = pod.spec();
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     let privileged =
         |c: &k8s_openapi::api::core::v1::Container| c.security_context.as_ref().and_then(|s| s.privileged);
     if containers.filter_map(privileged).any(|privileged| privileged) {

@@ -38,7 +38,8 @@ pub fn rules(
     device_nodes: impl Fn(&str) -> Option<Vec<HostDevice>>,
 ) -> Vec<DeviceRule> {
     let mut set = RuleSet::default();
-    let volumes = pod.spec.volumes.iter().flatten();
+    let spec = pod.spec();
+    let volumes = spec.volumes.iter().flatten();
     for source in volumes.filter_map(|volume| volume.host_path.as_ref()) {
         let found = device_nodes(&source.path).unwrap_or_default();
         found.iter().filter(|device| grants(source, device)).for_each(|device| set.add(device, Access::ALL));

@@ -27,6 +27,7 @@ use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::ebpf::{raise_priority, run_in_real_time};
 use nodewarden_manifest::Pod;
+use nodewarden_manifest::volume_source::Medium;
 use nodewarden_pods::volume;
 use nodewarden_tasks::parts::{self, Part};
 
@@ -393,7 +394,5 @@ impl FastWatch {
 
 /// Whether the pod has a volume in memory (`emptyDir` of the medium `Memory`).
 fn has_memory_volumes(pod: &Pod) -> bool {
-    let volumes = pod.spec.volumes.iter().flatten();
-    let mut media = volumes.filter_map(|volume| volume.empty_dir.as_ref()?.medium.as_deref());
-    media.any(|medium| medium == "Memory")
+    pod.empty_dirs.iter().any(|volume| volume.medium == Some(Medium::Memory))
 }

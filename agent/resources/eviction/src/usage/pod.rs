@@ -12,7 +12,7 @@ use crate::{Candidate, ContainerUse, DiskUse, PodDisk};
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::project_quota::ProjectUse;
 use nodewarden_manifest::Pod;
-use nodewarden_manifest::volume_source::{Medium, Source};
+use nodewarden_manifest::volume_source::Medium;
 use nodewarden_pods::paths::empty_dir;
 use nodewarden_pods::volume::volume_project;
 
@@ -210,12 +210,8 @@ fn layer(counted: Option<DiskUse>, stats: Option<LayerStats>) -> Option<DiskUse>
 
 /// Names of the pod's `emptyDir` volumes that are not in memory.
 fn disk_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
-    let volumes = pod.spec.volumes.iter().flatten();
-    volumes.filter_map(|volume| {
-        let Some(Source::EmptyDir(asked)) = Source::of(volume) else { return None };
-        let medium = asked.and_then(|asked| asked.medium.as_deref()).unwrap_or_default();
-        (Medium::parse(medium) == Some(Medium::Disk)).then_some(volume.name.as_str())
-    })
+    let on_disk = pod.empty_dirs.iter().filter(|volume| volume.medium == Some(Medium::Disk));
+    on_disk.map(|volume| &*volume.name)
 }
 
 #[cfg(test)]
