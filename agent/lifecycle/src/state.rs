@@ -216,6 +216,16 @@ impl PodState {
         self.read().record.is_leaving()
     }
 
+    /// Takes a permit to start if there is one and the pod has none yet; false if it has to wait for one.
+    pub fn may_start(&self) -> bool {
+        self.set(|inner| {
+            if inner.starting.is_none() {
+                inner.starting = self.env.starts.clone().try_acquire_owned().ok();
+            }
+            inner.starting.is_some()
+        })
+    }
+
     /// Lets another pod start: this one is started, or waits for something.
     pub fn release_start_permit(&self) {
         self.set(|inner| inner.starting = None);

@@ -1,5 +1,6 @@
 //! One pod's worker: takes orders at any time, and does what is due turn by turn until the pod ends.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,9 +102,33 @@ async fn live(
                 // Most orders change what the agent knows, not what the runtime has.
                 is_time || news.look
             }
+            Next::WaitToStart => {
+                let news = wait_to_start(state, orders).await?;
+                expected.extend(news.expected);
+                news.look
+            }
         };
     }
     Some(())
+}
+
+/// Waits until the pod has a permit to start or is to end. Returns what orders said meanwhile; `None` when the
+/// agent ends. The permit is held until its containers run too, or the pod waits for something else.
+async fn wait_to_start(state: &PodState, orders: &mut Inbox) -> Option<News> {
+    let mut permit = pin!(state.env.starts.clone().acquire_owned());
+    let mut news = News::default();
+    while !state.is_ending() {
+        tokio::select! {
+            biased;
+            order = orders.recv() => news.take(state, order?),
+            // Never closed.
+            permit = &mut permit => {
+                state.set(|inner| inner.starting = permit.ok());
+                break;
+            }
+        }
+    }
+    Some(news)
 }
 
 /// Ends the pod; `None` when the agent ends. Orders change little now, but kills for memory are still

@@ -35,6 +35,9 @@ pub enum Next {
     Again,
     /// Wait for news, at most so long.
     Wait(Option<Duration>),
+    /// Wait for a permit to start, then decide again. Not in the turn: a thousand pods may wait, and a turn
+    /// under way takes 20 kB.
+    WaitToStart,
 }
 
 /// Does what is due for the pod now. `fresh`: the runtime is asked first.
@@ -97,6 +100,7 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
             Outcome::Done => done = true,
             Outcome::Later(wait) => wake = Some(wake.map_or(wait, |wake| wake.min(wait))),
             Outcome::Stop(wait) => return Next::Wait(Some(wait)),
+            Outcome::WaitToStart => return Next::WaitToStart,
         }
     }
     if done { Next::Again } else { Next::Wait(wake) }
@@ -109,6 +113,8 @@ enum Outcome {
     Later(Duration),
     /// Nothing more for so long.
     Stop(Duration),
+    /// Nothing more before there is a permit to start.
+    WaitToStart,
 }
 
 async fn carry_out(state: &PodState, action: &Action) -> Outcome {
@@ -169,9 +175,9 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
     if !admitting::admit(state).await || !devices::admit(state).await {
         return Outcome::Done;
     }
-    // Never closed; held until its containers run too, or it waits for something.
-    let place = state.unless_ending(state.env.starts.clone().acquire_owned()).await.and_then(Result::ok);
-    state.set(|inner| inner.starting = place);
+    if !state.may_start() {
+        return Outcome::WaitToStart;
+    }
     match Box::pin(sandbox::create(state, attempt)).await {
         Ok(()) => {
             state.note(|inner| {

@@ -211,3 +211,29 @@ async fn a_pod_starts_again_once_no_removal_of_its_directory_is_under_way() {
     drop(removal);
     until("it is back", || is_back(&node)).await;
 }
+
+/// Other pods have all the permits to start when its back-off is over.
+#[tokio::test]
+async fn one_that_is_to_start_again_waits_for_a_permit() {
+    let node = node(spec("Always"), Fake::new(1)).await;
+    let permit = node.state.env.starts.clone().try_acquire_owned().unwrap();
+    evict(&node, Some(0), None);
+    until("it has failed", || has_failed(&node)).await;
+    past_the_back_off().await;
+    assert!(!is_back(&node));
+    drop(permit);
+    until("it is back", || is_back(&node)).await;
+}
+
+#[tokio::test]
+async fn one_that_waits_for_a_permit_can_be_ended() {
+    let mut node = node(spec("Always"), Fake::new(1)).await;
+    let _permit = node.state.env.starts.clone().try_acquire_owned().unwrap();
+    evict(&node, Some(0), None);
+    until("it has failed", || has_failed(&node)).await;
+    past_the_back_off().await;
+    let ending = Ending { since: at(0), grace_seconds: 0, why: "removed".into() };
+    node.orders.send(Order::End(ending)).unwrap();
+    while !matches!(node.reports.recv().await.unwrap(), Report::Gone { .. }) {}
+    assert!(!is_back(&node));
+}
