@@ -37,6 +37,7 @@ pub(super) fn lacks_names(identity: &Identity) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::Arc;
     use std::time::Instant;
 
     use super::super::table::tests::listing;
@@ -64,18 +65,21 @@ pub(super) mod tests {
     fn adds_what_is_known_and_nothing_else() {
         let mut table = Table::default();
         table.learn(listing(), Instant::now());
-        let web = Some(PodNames { namespace: "shop".into(), name: "web-0".into() });
-        let nginx = Some(ContainerNames { name: "nginx".into(), image: "sha256:1".into() });
-        let of =
-            |uid: &str, id: &str, is_sandbox, pod_names: &Option<PodNames>, container_names: &Option<_>| {
-                let mut identity = container(uid, id);
-                if let Identity::Container { sandbox, pod, names, .. } = &mut identity {
-                    *sandbox = is_sandbox;
-                    pod.clone_from(pod_names);
-                    names.clone_from(container_names);
-                }
-                Some(identity)
-            };
+        let web = Some(Arc::new(PodNames { namespace: "shop".into(), name: "web-0".into() }));
+        let nginx = Some(Arc::new(ContainerNames { name: "nginx".into(), image: "sha256:1".into() }));
+        let of = |uid: &str,
+                  id: &str,
+                  is_sandbox,
+                  pod_names: &Option<Arc<PodNames>>,
+                  container_names: &Option<_>| {
+            let mut identity = container(uid, id);
+            if let Identity::Container { sandbox, pod, names, .. } = &mut identity {
+                *sandbox = is_sandbox;
+                pod.clone_from(pod_names);
+                names.clone_from(container_names);
+            }
+            Some(identity)
+        };
         let (this, main, pause) = ("uid-1", "c0c0c0c0c0c0", "5a5a5a5a5a5a");
         let nested = Identity::Nested { pod_uid: this.into(), container_id: main.into() };
         // identity, enriched, still lacking

@@ -1,6 +1,7 @@
 //! Names from the runtime's listings, by the ids in cgroup paths.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Listing;
@@ -21,10 +22,10 @@ struct Seen<T> {
 /// Names by id.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    pods: HashMap<String, Seen<PodNames>>,
+    pods: HashMap<String, Seen<Arc<PodNames>>>,
     /// The ids of sandboxes.
     sandboxes: HashMap<String, Seen<()>>,
-    containers: HashMap<String, Seen<ContainerNames>>,
+    containers: HashMap<String, Seen<Arc<ContainerNames>>>,
 }
 
 impl Table {
@@ -35,7 +36,7 @@ impl Table {
         for sandbox in listing.sandboxes {
             changed |= put(&mut self.sandboxes, sandbox.id, (), now);
             if let Some(pod) = sandbox.metadata {
-                let names = PodNames { namespace: pod.namespace, name: pod.name };
+                let names = Arc::new(PodNames { namespace: pod.namespace, name: pod.name });
                 changed |= put(&mut self.pods, pod.uid, names, now);
             }
         }
@@ -47,7 +48,7 @@ impl Table {
             let references = [container.user_specified_image, container.image];
             let image = references.into_iter().find(|image| !image.is_empty());
             let image = image.unwrap_or(container.image_ref);
-            changed |= put(&mut self.containers, container.id, ContainerNames { name, image }, now);
+            changed |= put(&mut self.containers, container.id, Arc::new(ContainerNames { name, image }), now);
         }
         changed |= drop_old(&mut self.pods, now);
         changed |= drop_old(&mut self.sandboxes, now);
@@ -55,7 +56,7 @@ impl Table {
     }
 
     /// Namespace and name of the pod with this uid.
-    pub fn pod(&self, uid: &str) -> Option<&PodNames> {
+    pub fn pod(&self, uid: &str) -> Option<&Arc<PodNames>> {
         self.pods.get(uid).map(|seen| &seen.value)
     }
 
@@ -65,7 +66,7 @@ impl Table {
     }
 
     /// Name and image of the container with this id.
-    pub fn container(&self, id: &str) -> Option<&ContainerNames> {
+    pub fn container(&self, id: &str) -> Option<&Arc<ContainerNames>> {
         self.containers.get(id).map(|seen| &seen.value)
     }
 }
@@ -78,7 +79,10 @@ fn put<T: PartialEq>(map: &mut HashMap<String, Seen<T>>, id: String, value: T, n
         Some(seen) => {
             seen.last = now;
             let changed = seen.value != value;
-            seen.value = value;
+            // The one that is kept is shared with identities.
+            if changed {
+                seen.value = value;
+            }
             changed
         }
         None => map.insert(id, Seen { value, last: now }).is_none(),
@@ -125,9 +129,12 @@ pub(super) mod tests {
     fn a_changed_listing_is_reported() {
         let (mut table, now) = (Table::default(), Instant::now());
         assert!(table.learn(listing(), now));
-        assert_eq!(table.pod("uid-1"), Some(&PodNames { namespace: "shop".into(), name: "web-0".into() }));
+        assert_eq!(
+            table.pod("uid-1"),
+            Some(&Arc::new(PodNames { namespace: "shop".into(), name: "web-0".into() }))
+        );
         assert!(table.is_sandbox("5a5a5a5a5a5a"));
-        let nginx = ContainerNames { name: "nginx".into(), image: "sha256:1".into() };
+        let nginx = Arc::new(ContainerNames { name: "nginx".into(), image: "sha256:1".into() });
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&nginx));
         assert!(!table.learn(listing(), now));
 
@@ -135,7 +142,7 @@ pub(super) mod tests {
         renamed.containers[0].labels = Labels::default();
         renamed.containers[0].user_specified_image = "nginx:1.27".into();
         assert!(table.learn(renamed, now));
-        let metadata = ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() };
+        let metadata = Arc::new(ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() });
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&metadata));
     }
 

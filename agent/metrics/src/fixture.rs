@@ -106,7 +106,7 @@ pub fn summary_sources() -> Sources {
 fn pod(i: usize) -> Vec<GroupView> {
     let uid = pod_uid(i);
     let place = format!("/kubepods/burstable/pod{uid}");
-    let names = Some(PodNames { namespace: "default".into(), name: format!("web-{i}") });
+    let names = Some(Arc::new(PodNames { namespace: "default".into(), name: format!("web-{i}") }));
     let container = |id: String, sandbox, name: &str, image: &str| Identity::Container {
         pod_uid: uid.clone(),
         qos: QosClass::Burstable,
@@ -114,7 +114,7 @@ fn pod(i: usize) -> Vec<GroupView> {
         runtime: String::new(),
         sandbox,
         pod: names.clone(),
-        names: Some(ContainerNames { name: name.into(), image: image.into() }),
+        names: Some(Arc::new(ContainerNames { name: name.into(), image: image.into() })),
     };
     let (app, pause) = (container_id(i), sandbox_id(i));
     let mut pod =

@@ -152,7 +152,7 @@ impl<'a> Names<'a> {
                     if let Some(pod) = pod {
                         found.pods.entry(pod_uid).or_insert(pod);
                     }
-                    found.containers.insert(id, (*sandbox, names.as_ref()));
+                    found.containers.insert(id, (*sandbox, names.as_deref()));
                 }
                 _ => {}
             }
@@ -179,7 +179,7 @@ impl<'a> Names<'a> {
 fn cadvisor_labels<'a>(text: &mut Vec<u8>, group: &'a GroupView, names: &impl Deref<Target = Names<'a>>) {
     let (mut container, mut image, mut name, mut pod) = ("", "", "", None);
     match &*group.identity {
-        Identity::Pod { uid, names: own, .. } => pod = own.as_ref().or_else(|| names.pod(uid)),
+        Identity::Pod { uid, names: own, .. } => pod = own.as_deref().or_else(|| names.pod(uid)),
         Identity::Container { pod_uid, id, sandbox, pod: of_pod, names: own, .. } => {
             container = match own {
                 Some(own) if !sandbox => &own.name,
@@ -188,7 +188,7 @@ fn cadvisor_labels<'a>(text: &mut Vec<u8>, group: &'a GroupView, names: &impl De
             };
             image = own.as_ref().map_or("", |n| &n.image);
             name = id;
-            pod = of_pod.as_ref().or_else(|| names.pod(pod_uid));
+            pod = of_pod.as_deref().or_else(|| names.pod(pod_uid));
         }
         _ => {}
     }

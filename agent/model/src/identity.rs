@@ -1,5 +1,7 @@
 //! What a cgroup is in Kubernetes' terms: a level, a pod, a container.
 
+use std::sync::Arc;
+
 use nodewarden_manifest::QosClass;
 
 /// Names of a pod, known only if a container runtime reported them.
@@ -37,7 +39,7 @@ pub enum Identity {
         /// From the level that the cgroup is in.
         qos: QosClass,
         /// `None` until the runtime reports them.
-        names: Option<PodNames>,
+        names: Option<Arc<PodNames>>,
     },
     /// A container in a pod.
     Container {
@@ -53,9 +55,9 @@ pub enum Identity {
         /// Whether it is the pod's sandbox (pause) container; known only from the runtime.
         sandbox: bool,
         /// The pod's names; `None` until the runtime reports them.
-        pod: Option<PodNames>,
+        pod: Option<Arc<PodNames>>,
         /// The container's names; `None` until the runtime reports them.
-        names: Option<ContainerNames>,
+        names: Option<Arc<ContainerNames>>,
     },
     /// A cgroup that a container created inside its own.
     Nested {

@@ -106,8 +106,8 @@ mod tests {
             Neighbour::Pod(Arc::new(identity)).to_string()
         };
         let pod = |names| Neighbour::Pod(Arc::new(Identity::Pod { uid: "u".into(), qos, names })).to_string();
-        let cart = PodNames { namespace: "shop".into(), name: "cart".into() };
-        let names = ContainerNames { name: "web".into(), image: String::new() };
+        let cart = Arc::new(PodNames { namespace: "shop".into(), name: "cart".into() });
+        let names = Arc::new(ContainerNames { name: "web".into(), image: String::new() });
         assert_eq!(container(Some(cart.clone()), Some(names)), "shop/cart/web");
         assert_eq!(container(None, None), "u/c0ffee");
         assert_eq!((pod(Some(cart)), pod(None)), ("shop/cart".into(), "u".into()));

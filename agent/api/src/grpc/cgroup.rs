@@ -1,5 +1,7 @@
 //! Converts a [`Snapshot`] and its cgroups into protobuf. Figures that are not known are left out.
 
+use std::sync::Arc;
+
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::{filter, time};
@@ -63,7 +65,7 @@ fn to_proto(group: &GroupView, usage: &Usage) -> proto::Cgroup {
 }
 
 fn identify(out: &mut proto::Cgroup, identity: &Identity) {
-    let pod_ref = |uid: &str, names: &Option<PodNames>| proto::PodRef {
+    let pod_ref = |uid: &str, names: &Option<Arc<PodNames>>| proto::PodRef {
         uid: uid.to_owned(),
         namespace: names.as_ref().map(|n| n.namespace.clone()).unwrap_or_default(),
         name: names.as_ref().map(|n| n.name.clone()).unwrap_or_default(),
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn kinds_and_names() {
-        let names = Some(PodNames { namespace: "shop".into(), name: "cart".into() });
+        let names = Some(Arc::new(PodNames { namespace: "shop".into(), name: "cart".into() }));
         let container = |sandbox| Identity::Container {
             pod_uid: "u".into(),
             qos: QosClass::Burstable,

@@ -11,9 +11,7 @@ use strum::VariantNames;
 use tonic::{Request, Response, Status};
 
 use nodewarden_config::Signal;
-use nodewarden_model::{
-    AgentState, CandidateSeen, Decision, EvictionStatus, Identity, PodNames, PressureView,
-};
+use nodewarden_model::{AgentState, CandidateSeen, Decision, EvictionStatus, Identity, PressureView};
 use nodewarden_tasks::blocking;
 
 /// Implements the calls.
@@ -136,7 +134,7 @@ fn is_here(state: &dyn AgentState, reference: &str) -> bool {
     managed.iter().any(|own| is(&own.pod.uid, &own.pod.namespace, &own.pod.name))
         || state.snapshot().groups.iter().any(|group| match &*group.identity {
             Identity::Pod { uid, names: None, .. } => is(uid, "", ""),
-            Identity::Pod { uid, names: Some(PodNames { namespace, name }), .. } => is(uid, namespace, name),
+            Identity::Pod { uid, names: Some(names), .. } => is(uid, &names.namespace, &names.name),
             _ => false,
         })
 }

@@ -49,7 +49,7 @@ async fn names_of_a_real_pod() {
     client.start_container(&container).await.unwrap();
 
     // The cgroups are where identify() expects them, and their names are found without waiting.
-    let pod = Some(PodNames { namespace: "shop".into(), name: "web-0".into() });
+    let pod = Some(Arc::new(PodNames { namespace: "shop".into(), name: "web-0".into() }));
     let of = |id: &str, sandbox, names| Identity::Container {
         pod_uid: UID.into(),
         qos: QosClass::Burstable,
@@ -59,7 +59,7 @@ async fn names_of_a_real_pod() {
         pod: pod.clone(),
         names,
     };
-    let nginx = ContainerNames { name: "nginx".into(), image: IMAGE.into() };
+    let nginx = Arc::new(ContainerNames { name: "nginx".into(), image: IMAGE.into() });
     let pod_expected = Identity::Pod { uid: UID.into(), qos: QosClass::Burstable, names: pod.clone() };
     let cases = [
         (parent.clone(), pod_expected),

@@ -94,7 +94,7 @@ impl Manifests {
         }
         let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
         let text = match read(path, None) {
-            Ok(Content::Text(text, _)) => parse(path, text, node, false, PodText::default()),
+            Ok(Content::Text(text, _)) => parse(path, &text, node, false, PodText::default()),
             Ok(Content::None | Content::AsBefore) => {
                 PodText::default().unreadable(ManifestError::NoFile { path: path.to_owned() }.to_string())
             }
@@ -162,7 +162,7 @@ impl Manifests {
             Ok(Content::Text(text, stamp)) if before.is(&text) => (before, stamp),
             Ok(Content::Text(text, stamp)) => {
                 let path = self.dir.join(&name);
-                (parse(&path, text, &self.node, self.is_named_by_node, before), stamp)
+                (parse(&path, &text, &self.node, self.is_named_by_node, before), stamp)
             }
             Err(error) => (before.unreadable(error.to_string()), None),
         };
@@ -217,7 +217,7 @@ fn list(dir: &Path) -> Result<BTreeSet<OsString>, ManifestError> {
 }
 
 /// The file's pods; `before` is what was known of it.
-fn parse(path: &Path, text: String, node: &str, is_named_by_node: bool, before: PodText) -> PodText {
+fn parse(path: &Path, text: &str, node: &str, is_named_by_node: bool, before: PodText) -> PodText {
     let seed = format!("host:{node}file:{}", path.display());
     let place = Place { seed, suffix: is_named_by_node.then_some(node) };
     let empty = ManifestError::Empty { path: path.to_owned() }.to_string();

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use super::uid;
 use nodewarden_manifest::{Pod, manifest};
 
@@ -18,7 +20,8 @@ pub struct Place<'a> {
 /// A text as last read.
 #[derive(Debug, Default)]
 pub struct PodText {
-    pub text: String,
+    /// Of the text; `None` for one that has to be read again. The text itself is not kept: it may be long.
+    digest: Option<[u8; 32]>,
     pub pods: Vec<Arc<Pod>>,
     pub problems: Vec<String>,
 }
@@ -26,13 +29,13 @@ pub struct PodText {
 impl PodText {
     /// The text's pods. If a document is bad, or the text has the problem `empty`, also the pods that were
     /// known `before` and are not in the others: the bad one may be about them. Problems begin with `name`.
-    pub fn parse(name: impl Display, place: &Place<'_>, text: String, empty: &str, before: Self) -> Self {
+    pub fn parse(name: impl Display, place: &Place<'_>, text: &str, empty: &str, before: Self) -> Self {
         let mut pods: Vec<Arc<Pod>> = Vec::new();
         let mut problems = Vec::new();
-        if is_blank(&text) {
+        if is_blank(text) {
             problems.push(empty.to_owned());
         }
-        for document in manifest::parse(&text) {
+        for document in manifest::parse(text) {
             match document {
                 Ok(mut pod) => {
                     if pod.uid.is_empty() {
@@ -53,19 +56,23 @@ impl PodText {
             let kept: Vec<_> = before.pods.into_iter().filter(|old| !is_listed(old)).collect();
             pods.extend(kept);
         }
-        Self { text, pods, problems }
+        Self { digest: Some(digest(text)), pods, problems }
     }
 
     /// Whether this is the same text again and all of it could be read.
     pub fn is(&self, text: &str) -> bool {
-        self.problems.is_empty() && !text.is_empty() && self.text == text
+        self.problems.is_empty() && self.digest == Some(digest(text))
     }
 
     /// The text could not be read this time: the pods stay.
     #[must_use]
     pub fn unreadable(self, problem: String) -> Self {
-        Self { text: String::new(), problems: vec![problem], ..self }
+        Self { digest: None, problems: vec![problem], ..self }
     }
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
 }
 
 /// Nothing but white space, comments and ends of documents: most likely a file that is being written.

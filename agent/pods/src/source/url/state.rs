@@ -45,7 +45,7 @@ impl Served {
             Ok(text) => {
                 let place = Place { seed: format!("url:{}", self.url), suffix: self.suffix.as_deref() };
                 let empty = ReadError::Empty { url: self.url.clone() }.to_string();
-                PodText::parse(&self.url, &place, text, &empty, before)
+                PodText::parse(&self.url, &place, &text, &empty, before)
             }
             Err(error) => before.unreadable(error.to_string()),
         };

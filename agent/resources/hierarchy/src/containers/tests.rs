@@ -61,7 +61,7 @@ fn only_containers_that_the_runtime_named_are_known() {
     let namer: Namer = Box::new(|identity| {
         let mut named = (**identity).clone();
         if let Identity::Container { names, .. } = &mut named {
-            *names = Some(ContainerNames { name: "c".into(), image: "i".into() });
+            *names = Some(ContainerNames { name: "c".into(), image: "i".into() }.into());
         }
         Arc::new(named)
     });

@@ -221,7 +221,7 @@ fn a_container_that_is_being_resized_is_not_corrected() {
     reconciler.setup.namer = Box::new(|identity| {
         let mut named = (**identity).clone();
         if let Identity::Container { names, .. } = &mut named {
-            *names = Some(ContainerNames { name: "c".into(), image: "i".into() });
+            *names = Some(ContainerNames { name: "c".into(), image: "i".into() }.into());
         }
         Arc::new(named)
     });

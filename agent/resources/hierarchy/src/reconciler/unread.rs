@@ -18,7 +18,7 @@ fn compared(f: &Fixture) -> Option<(Reconciler, Destroyer, [String; 2])> {
     reconciler.setup.namer = Box::new(|identity| {
         let mut named = (**identity).clone();
         if let Identity::Container { names, .. } = &mut named {
-            *names = Some(ContainerNames { name: "c".into(), image: "i".into() });
+            *names = Some(ContainerNames { name: "c".into(), image: "i".into() }.into());
         }
         Arc::new(named)
     });
