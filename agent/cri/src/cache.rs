@@ -1,6 +1,8 @@
 //! A cache of identities enriched from the table of names. Its functions never block.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,13 +12,38 @@ use super::table::KEPT;
 use super::{Listing, Table, enrich};
 use nodewarden_model::Identity;
 
-/// Enriched identities by container id or pod uid, recomputed when the table has changed.
+/// An identity by what the runtime could know it by: the container's id or the pod's uid.
+#[derive(Debug)]
+struct Key(Arc<Identity>);
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        key(&self.0).unwrap_or_default()
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Borrow::<str>::borrow(self).hash(state);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        Borrow::<str>::borrow(self) == Borrow::<str>::borrow(other)
+    }
+}
+
+impl Eq for Key {}
+
+/// Enriched identities, recomputed when the table has changed.
 #[derive(Debug, Default)]
 pub struct Cache {
     table: Table,
     /// Counts the table's changes.
     generation: u64,
-    entries: HashMap<String, Entry>,
+    /// Boxed: a map has room for more entries than it holds.
+    entries: HashMap<Key, Box<Entry>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +85,7 @@ impl Cache {
             misses,
             used: now,
         };
-        self.entries.insert(key.to_owned(), entry);
+        self.entries.insert(Key(identity.clone()), Box::new(entry));
         (named, ask)
     }
 

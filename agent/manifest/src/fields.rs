@@ -1,11 +1,10 @@
 //! Finds parts of a manifest by name: containers, and paths of `fieldRef`.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{self, PodSpec};
+use k8s_openapi::api::core::v1;
 
-use super::{Container, Pod};
+use super::{Container, Decoded, Pod};
 
 /// A container of a manifest. It holds the pod's decoded spec.
 #[derive(Debug, Clone)]
@@ -13,8 +12,8 @@ pub struct Part<'a>(Of<'a>);
 
 #[derive(Debug, Clone)]
 enum Of<'a> {
-    Init(Arc<PodSpec>, usize),
-    Regular(Arc<PodSpec>, usize),
+    Init(Decoded, usize),
+    Regular(Decoded, usize),
     Ephemeral(&'a v1::Container),
 }
 

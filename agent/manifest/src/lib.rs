@@ -45,9 +45,8 @@ pub mod volume_source;
 mod write;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{self, PodSpec};
+use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use container::{Container, ContainerKind, EphemeralContainer};
@@ -66,7 +65,7 @@ pub use quantity::{Quantity, QuantityError, QuantityFault};
 pub use resource_list::ResourceList;
 pub use resources::Resources;
 pub use signal::signal;
-pub use spec::Spec;
+pub use spec::{Decoded, Spec};
 pub use sysctl::{default_sysctls, dotted, forbidden_sysctl};
 use volume_source::EmptyDir;
 
@@ -148,7 +147,7 @@ impl Pod {
 
     /// The whole spec of the manifest. Decoded for this call unless something else has it: hold it while it is
     /// needed more than once.
-    pub fn spec(&self) -> Arc<PodSpec> {
+    pub fn spec(&self) -> Decoded {
         self.kept_spec.get()
     }
 

@@ -7,6 +7,10 @@ use std::sync::{Arc, Weak};
 use k8s_openapi::api::core::v1::PodSpec;
 use parking_lot::Mutex;
 
+/// A spec as Kubernetes' type, shared by those that use it at the same time. Boxed: what is left of it after
+/// the last of them, which is what a weak reference keeps, has room for a pointer.
+pub type Decoded = Arc<Box<PodSpec>>;
+
 /// A pod's spec. Cloning shares it.
 #[derive(Clone)]
 pub struct Spec(Arc<Kept>);
@@ -14,9 +18,9 @@ pub struct Spec(Arc<Kept>);
 struct Kept {
     text: Box<str>,
     /// As long as somewhere it is in use.
-    decoded: Mutex<Weak<PodSpec>>,
+    decoded: Mutex<Weak<Box<PodSpec>>>,
     /// A spec that its own text does not describe, as it is. None is known.
-    whole: Option<Arc<PodSpec>>,
+    whole: Option<Decoded>,
 }
 
 impl Spec {
@@ -24,13 +28,12 @@ impl Spec {
     pub fn new(spec: PodSpec) -> Self {
         let text = serde_json::to_string(&spec).unwrap_or_default().into_boxed_str();
         let is_described = serde_json::from_str::<PodSpec>(&text).is_ok_and(|read| read == spec);
-        let spec = Arc::new(spec);
-        let whole = (!is_described).then(|| spec.clone());
-        Self(Arc::new(Kept { text, decoded: Mutex::new(Arc::downgrade(&spec)), whole }))
+        let whole = (!is_described).then(|| Arc::new(Box::new(spec)));
+        Self(Arc::new(Kept { text, decoded: Mutex::default(), whole }))
     }
 
     /// The spec as Kubernetes' type: decoded, unless it is in use elsewhere.
-    pub fn get(&self) -> Arc<PodSpec> {
+    pub fn get(&self) -> Decoded {
         let Kept { text, decoded, whole } = &*self.0;
         if let Some(whole) = whole {
             return whole.clone();
@@ -38,7 +41,7 @@ impl Spec {
         let mut decoded = decoded.lock();
         decoded.upgrade().unwrap_or_else(|| {
             // It was read and compared when it was kept.
-            let spec = Arc::new(serde_json::from_str(text).unwrap_or_default());
+            let spec: Decoded = Arc::new(Box::new(serde_json::from_str(text).unwrap_or_default()));
             *decoded = Arc::downgrade(&spec);
             spec
         })
@@ -89,7 +92,7 @@ mod tests {
     fn it_is_decoded_as_it_was() {
         let kept = Spec::new(spec());
         assert!(kept.0.whole.is_none());
-        assert_eq!(*kept.get(), spec());
+        assert_eq!(**kept.get(), spec());
         assert_eq!(kept, Spec::new(spec()));
         let mut other = spec();
         other.containers[0].args = None;
@@ -111,10 +114,10 @@ mod tests {
     fn one_that_its_text_does_not_describe_is_kept_whole() {
         let described = Spec::new(spec());
         let whole = |text: &str| {
-            let spec = Arc::new(spec());
+            let spec = Arc::new(Box::new(spec()));
             Spec(Arc::new(Kept { text: text.into(), decoded: Mutex::default(), whole: Some(spec) }))
         };
-        assert_eq!(*whole("").get(), spec());
+        assert_eq!(**whole("").get(), spec());
         assert_eq!(whole("{}"), described);
         assert_eq!(whole("{}"), whole(""));
     }

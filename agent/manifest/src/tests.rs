@@ -1,6 +1,6 @@
 //! Defaults, totals and the class: cases that the recordings do not contain, and properties of every pod.
 
-use k8s_openapi::api::core::v1;
+use k8s_openapi::api::core::v1::{self, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Converts back to Kubernetes' types, for keeping pods on disk and showing them as JSON.
 
-use k8s_openapi::api::core::v1;
+use k8s_openapi::api::core::v1::{self, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -9,7 +9,7 @@ use super::{Pod, ResourceList, Resources};
 impl Pod {
     /// The pod as a manifest with its uid. [`Pod::from_kubernetes`] reads it as the same pod.
     pub fn to_kubernetes(&self) -> v1::Pod {
-        v1::Pod { metadata: self.metadata(), spec: Some((*self.spec()).clone()), status: None }
+        v1::Pod { metadata: self.metadata(), spec: Some(PodSpec::clone(&self.spec())), status: None }
     }
 
     /// The parts of the manifest other than the spec, with the uid.

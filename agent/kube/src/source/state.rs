@@ -154,8 +154,8 @@ impl ApiPods {
             desired.pods.push(SourcedPod {
                 pod,
                 origin,
-                deletion: entry.deletion.clone(),
-                over: entry.over.clone(),
+                deletion: entry.deletion.clone().map(Box::new),
+                over: entry.over.clone().map(Box::new),
                 api: Some(entry.api.clone()),
             });
         }

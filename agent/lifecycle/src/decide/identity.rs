@@ -96,10 +96,10 @@ pub fn assign(
             match own {
                 Some((uid, _)) => {
                     matched.insert(uid.as_str());
-                    assignment.delete.push((uid.clone(), deletion.clone()));
+                    assignment.delete.push((uid.clone(), (**deletion).clone()));
                 }
                 None if sourced.origin.is_api() => {
-                    assignment.finish.push((sourced.clone(), deletion.clone()));
+                    assignment.finish.push((sourced.clone(), (**deletion).clone()));
                 }
                 None => {}
             }
@@ -110,7 +110,7 @@ pub fn assign(
                 matched.insert(uid.as_str());
                 if !run.ending {
                     assignment.keep.push(uid.clone());
-                    assignment.over.push((uid.clone(), over.clone()));
+                    assignment.over.push((uid.clone(), (**over).clone()));
                 }
             }
             continue;

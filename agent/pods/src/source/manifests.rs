@@ -30,7 +30,7 @@ pub struct Manifests {
     /// The node's name ends those of the pods.
     is_named_by_node: bool,
     /// By name: paths are compared part by part, which takes much longer.
-    files: BTreeMap<OsString, KnownFile>,
+    files: BTreeMap<OsString, Box<KnownFile>>,
     /// Why the directory could not be listed the last time.
     not_listed: Option<String>,
     /// The file that each pod was taken from the last time.
@@ -101,7 +101,7 @@ impl Manifests {
             Err(error) => PodText::default().unreadable(error.to_string()),
         };
         let name = path.file_name().unwrap_or_default().to_owned();
-        one.files.insert(name, KnownFile { text, stamp: None });
+        one.files.insert(name, Box::new(KnownFile { text, stamp: None }));
         one.desired()
     }
 
@@ -166,7 +166,7 @@ impl Manifests {
             }
             Err(error) => (before.unreadable(error.to_string()), None),
         };
-        self.files.insert(name, KnownFile { text, stamp });
+        self.files.insert(name, Box::new(KnownFile { text, stamp }));
     }
 
     /// As [`Manifests::desired`]; `None` if nothing was read since then that may change it.
@@ -184,7 +184,8 @@ impl Manifests {
             desired.unread = Unread::of_source(Origin::MANIFESTS);
         }
         let mut candidates = Vec::new();
-        for (name, KnownFile { text: file, .. }) in &self.files {
+        for (name, known) in &self.files {
+            let file = &known.text;
             let origin = Origin::Manifest(self.dir.join(name).to_string_lossy().into());
             let problem =
                 |message: &String| SourceProblem { origin: Some(origin.clone()), message: message.clone() };

@@ -153,9 +153,9 @@ fn a_deletion_is_passed_on_with_its_grace_and_reason() {
         grace: Duration::from_secs(5),
         reason: "deleted by a user".into(),
     };
-    let deleted = SourcedPod { deletion: Some(deletion.clone()), ..sourced("b", "2") };
+    let deleted = SourcedPod { deletion: Some(Box::new(deletion.clone())), ..sourced("b", "2") };
     f.memory.set(desired(vec![deleted]));
-    assert_eq!(f.next().pods[1].deletion, Some(deletion));
+    assert_eq!(f.next().pods[1].deletion, Some(Box::new(deletion)));
 }
 
 #[test]

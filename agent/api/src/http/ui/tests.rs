@@ -317,7 +317,7 @@ impl AgentState for WithSecret {
     fn pods(&self) -> Vec<Arc<nodewarden_model::PodView>> {
         let mut view = nodewarden_model::fixture::pod();
         let mut pod = (*view.pod).clone();
-        let mut spec = (*pod.spec()).clone();
+        let mut spec = (**pod.spec()).clone();
         let variable = serde_json::json!({"name": "TOKEN", "value": "s3cret"});
         spec.containers[0].env = Some(vec![serde_json::from_value(variable).unwrap()]);
         pod.kept_spec = nodewarden_manifest::Spec::new(spec);

@@ -169,7 +169,7 @@ fn a_terminal_phase_is_passed_on() {
     let over = Over { phase: PodPhase::Failed, reason: "Evicted".into(), message: "m".into() };
     let mut pods = listed(vec![pod("a", "1", 5)]);
     assert!(pods.set(SeenPod { over: Some(over.clone()), ..pod("a", "1", 6) }, at(1)));
-    assert_eq!(pods.desired().pods[0].over, Some(over));
+    assert_eq!(pods.desired().pods[0].over, Some(Box::new(over)));
 }
 
 #[derive(Debug, Clone)]
