@@ -26,14 +26,15 @@ use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::{AgentState, Detail};
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts::{Parts, Pulse};
-use nodewarden_tasks::pause::pause;
+use nodewarden_tasks::pause::every;
 
 /// The agent is ready after this time even if not every pod of an earlier agent has been looked at.
 const ADOPTION: Duration = Duration::from_secs(10);
 
 /// How often the server threads show that they run, and how long they may take for that.
-const BEAT: Duration = Duration::from_secs(33);
-const BEAT_LIMIT: Duration = Duration::from_secs(60);
+/// Together with what else is done each minute: it wakes no thread of its own.
+const BEAT: Duration = Duration::from_secs(60);
+const BEAT_LIMIT: Duration = Duration::from_secs(90);
 
 /// Where the agent is reached. Nothing answers there before [`Servers::start`].
 pub struct Endpoints {
@@ -160,7 +161,7 @@ fn server_ended(server: &'static str, panic: Option<JoinError>) -> DaemonError {
 async fn beat(pulse: Pulse) {
     loop {
         pulse.progress();
-        pause(BEAT).await;
+        tokio::time::sleep_until(every(BEAT).into()).await;
     }
 }
 

@@ -12,7 +12,7 @@ use super::error::DaemonError;
 use nodewarden_tasks::parts::{Health, Parts};
 
 /// How often the parts are asked where systemd does not want to be notified more often.
-const REGULAR: Duration = Duration::from_secs(30);
+const REGULAR: Duration = Duration::from_secs(60);
 
 /// The thread that asks the parts; ended when this is dropped.
 pub struct Watchdog {
