@@ -49,8 +49,8 @@ pub enum Order {
     End(Ending),
 }
 
-/// The way to a pod's worker. A channel of `futures`, since there are as many as pods: tokio's takes 850 bytes
-/// while nothing is under way, and this one 200.
+/// The way to a pod's worker. A channel of `futures`, since there are as many as pods: tokio's takes 850
+/// bytes while nothing is under way, and this one 200.
 #[derive(Debug)]
 pub struct Orders(Arc<mpsc::UnboundedSender<Order>>);
 

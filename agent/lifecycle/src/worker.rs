@@ -112,8 +112,8 @@ async fn live(
     Some(())
 }
 
-/// Waits until the pod has a permit to start or is to end. Returns what orders said meanwhile; `None` when the
-/// agent ends. The permit is held until its containers run too, or the pod waits for something else.
+/// Waits until the pod has a permit to start or is to end. Returns what orders said meanwhile; `None` when
+/// the agent ends. The permit is held until its containers run too, or the pod waits for something else.
 async fn wait_to_start(state: &PodState, orders: &mut Inbox) -> Option<News> {
     let mut permit = pin!(state.env.starts.clone().acquire_owned());
     let mut news = News::default();

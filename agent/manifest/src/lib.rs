@@ -145,8 +145,8 @@ impl Pod {
         Self { kind: PodKind::Api, ..pod }
     }
 
-    /// The whole spec of the manifest. Decoded for this call unless something else has it: hold it while it is
-    /// needed more than once.
+    /// The whole spec of the manifest. Decoded for this call unless something else has it: hold it while it
+    /// is needed more than once.
     pub fn spec(&self) -> Decoded {
         self.kept_spec.get()
     }

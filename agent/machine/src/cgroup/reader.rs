@@ -137,8 +137,8 @@ impl GroupReader {
     /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
     /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
     /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that
-    /// are read every time are kept open, below a pod in which nothing has run none. Returns whether more than
-    /// the time of `last` may have been changed.
+    /// are read every time are kept open, below a pod in which nothing has run none. Returns whether more
+    /// than the time of `last` may have been changed.
     pub fn read(
         &mut self,
         layout: &Layout,

@@ -28,8 +28,8 @@ pub struct SourcedPod {
     pub pod: Arc<Pod>,
     /// The place that the pod is written in.
     pub origin: Origin,
-    /// The source has the pod still, and wants it to end. Boxed as the next one, since there are several lists
-    /// of all pods, and few have it.
+    /// The source has the pod still, and wants it to end. Boxed as the next one, since there are several
+    /// lists of all pods, and few have it.
     pub deletion: Option<Box<Deletion>>,
     /// The source says that the pod has ended for good: it is not started (again).
     pub over: Option<Box<Over>>,
