@@ -1,5 +1,7 @@
 //! What the tests of decisions are made of.
 
+use std::sync::Arc;
+
 use crate::decide::observed::{ContainerSeen, ContainerStage, SandboxSeen};
 use crate::decide::published::Published;
 use crate::record::Record;
@@ -10,7 +12,7 @@ pub(crate) use nodewarden_manifest::fixture::pod;
 use nodewarden_model::Verdict;
 use nodewarden_pods::probes::{ProbeMemory, ProbeState};
 
-pub(crate) fn record(pod: &Pod) -> Record {
+pub(crate) fn record(pod: &Arc<Pod>) -> Record {
     Record::new(pod, "/manifests/p.yaml", at(0))
 }
 

@@ -76,9 +76,10 @@ pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
     for mut record in records {
         match record.manifest.pod(kind(&record.origin)) {
             Ok(pod) => {
+                let pod = Arc::new(pod);
                 record.manifest = Manifest::of(&pod);
                 problems.extend(directory::bring(config, &pod.uid).err().map(|error| error.to_string()));
-                read.push((record, Arc::new(pod)));
+                read.push((record, pod));
             }
             Err(reasons) => {
                 let name = record.manifest.name();

@@ -1,6 +1,6 @@
-//! A pod's manifest as its record keeps it: Kubernetes' own form on disk, one spec with the [`Pod`] in
-//! memory.
+//! A pod's manifest as its record keeps it: Kubernetes' own form on disk, the [`Pod`] itself in memory.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self, PodSpec};
@@ -11,25 +11,50 @@ use serde_json::Value;
 
 use nodewarden_manifest::{Pod, PodKind, Problem, Spec, of_value};
 
-/// Metadata and spec of a pod as Kubernetes writes them. Cloning shares both.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
-    metadata: Arc<ObjectMeta>,
-    spec: Spec,
+/// A pod as Kubernetes writes it, without a status. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Manifest(Of);
+
+#[derive(Debug, Clone)]
+enum Of {
+    /// A pod that runs, its uid among it.
+    Pod(Arc<Pod>),
+    /// What an earlier agent wrote, before it is known whether it is a pod by today's rules.
+    Read(Arc<(ObjectMeta, Spec)>),
 }
 
 impl Manifest {
-    /// Of a pod as it runs, its uid among it.
-    pub fn of(pod: &Pod) -> Self {
-        Self { metadata: Arc::new(pod.metadata()), spec: pod.kept_spec.clone() }
+    /// Of a pod as it runs.
+    pub fn of(pod: &Arc<Pod>) -> Self {
+        Self(Of::Pod(pod.clone()))
     }
 
     pub fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
+        match &self.0 {
+            Of::Pod(pod) => &pod.uid,
+            Of::Read(read) => read.0.uid.as_deref().unwrap_or_default(),
+        }
     }
 
     pub fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
+        match &self.0 {
+            Of::Pod(pod) => &pod.name,
+            Of::Read(read) => read.0.name.as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn metadata(&self) -> Cow<'_, ObjectMeta> {
+        match &self.0 {
+            Of::Pod(pod) => Cow::Owned(pod.metadata()),
+            Of::Read(read) => Cow::Borrowed(&read.0),
+        }
+    }
+
+    fn spec(&self) -> &Spec {
+        match &self.0 {
+            Of::Pod(pod) => &pod.kept_spec,
+            Of::Read(read) => &read.1,
+        }
     }
 
     /// The pod again.
@@ -37,8 +62,15 @@ impl Manifest {
     /// # Errors
     /// Every reason why it is none by today's rules.
     pub fn pod(&self, kind: PodKind) -> Result<Pod, Vec<Problem>> {
-        let (metadata, spec) = ((*self.metadata).clone(), PodSpec::clone(&self.spec.get()));
+        let (metadata, spec) = (self.metadata().into_owned(), PodSpec::clone(&self.spec().get()));
         Pod::of_kind(v1::Pod { metadata, spec: Some(spec), status: None }, kind)
+    }
+}
+
+/// Whether both are written the same.
+impl PartialEq for Manifest {
+    fn eq(&self, other: &Self) -> bool {
+        self.spec() == other.spec() && self.metadata() == other.metadata()
     }
 }
 
@@ -48,8 +80,8 @@ impl Serialize for Manifest {
         let mut pod = serializer.serialize_struct("Pod", 4)?;
         pod.serialize_field("apiVersion", "v1")?;
         pod.serialize_field("kind", "Pod")?;
-        pod.serialize_field("metadata", &*self.metadata)?;
-        pod.serialize_field("spec", &*self.spec.get())?;
+        pod.serialize_field("metadata", &*self.metadata())?;
+        pod.serialize_field("spec", &**self.spec().get())?;
         pod.end()
     }
 }
@@ -58,7 +90,7 @@ impl<'de> Deserialize<'de> for Manifest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let pod = of_value::<v1::Pod>(Value::deserialize(deserializer)?);
         let v1::Pod { metadata, spec, .. } = pod.map_err(D::Error::custom)?;
-        Ok(Self { metadata: Arc::new(metadata), spec: Spec::new(spec.unwrap_or_default()) })
+        Ok(Self(Of::Read(Arc::new((metadata, Spec::new(spec.unwrap_or_default()))))))
     }
 }
 
@@ -82,10 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn the_spec_is_shared_with_the_pod() {
+    fn it_shares_the_pod() {
         let pod = pod(json!({"containers": [{"name": "c", "image": "i"}]}));
         let manifest = Manifest::of(&pod);
-        assert!(manifest.clone().spec.is_shared(&pod.kept_spec));
+        assert!(manifest.clone().spec().is_shared(&pod.kept_spec));
         let refused: Manifest = serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
         assert!(refused.pod(PodKind::Static).is_err());
     }

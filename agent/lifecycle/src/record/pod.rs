@@ -2,6 +2,7 @@
 //! far its end is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -103,7 +104,7 @@ pub struct Ending {
 
 impl Record {
     /// Of a pod just accepted.
-    pub fn new(pod: &Pod, origin: impl Into<Origin>, accepted: Timestamp) -> Self {
+    pub fn new(pod: &Arc<Pod>, origin: impl Into<Origin>, accepted: Timestamp) -> Self {
         Self {
             manifest: Manifest::of(pod),
             origin: origin.into(),

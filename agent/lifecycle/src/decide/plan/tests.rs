@@ -41,7 +41,7 @@ fn with(containers: Vec<ContainerSeen>) -> Observed {
 
 /// As a worker decides: what ended is noted first. An hour after all that happened: no back-off.
 fn decide(pod: &Pod, observed: &Observed) -> Plan {
-    let mut record = record(pod);
+    let mut record = record(&std::sync::Arc::new(pod.clone()));
     let settings = PodSettings::default();
     record.note_ends(pod, observed, &settings);
     plan(pod, observed, &record, &NOTHING, &settings, at(3600))

@@ -61,7 +61,7 @@ fn a_record_is_read_as_it_was_written() {
 fn a_pod_is_read_from_its_record() {
     let record = record();
     let read = record.manifest.pod(nodewarden_manifest::PodKind::Static).unwrap();
-    assert_eq!(Manifest::of(&read), record.manifest);
+    assert_eq!(Manifest::of(&std::sync::Arc::new(read)), record.manifest);
 }
 
 #[test]
