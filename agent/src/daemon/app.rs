@@ -38,7 +38,7 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
     nodewarden_metrics::recorder::handle();
     parts::keep_panic_texts();
     process::require_root()?;
-    footprint::use_one_heap();
+    footprint::shape_heap();
     process::create_state_dir(&config.state_dir)?;
     process::unblock_signals()?;
     process::limit_open_files(config.node.max_open_files);
