@@ -1,5 +1,7 @@
 //! A container and its resources.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1;
 
 use super::Resources;
@@ -36,6 +38,7 @@ pub struct Container {
     pub name: String,
     /// When it runs.
     pub kind: ContainerKind,
-    /// After defaulting: a limit without a request is also the request.
-    pub resources: Resources,
+    /// After defaulting: a limit without a request is also the request. Shared with what is kept of the
+    /// container that was made with them.
+    pub resources: Arc<Resources>,
 }

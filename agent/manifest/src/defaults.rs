@@ -1,5 +1,7 @@
 //! The API server's defaults of resources (pkg/apis/core/v1/defaults.go, `SetDefaults_Pod`).
 
+use std::sync::Arc;
+
 use super::effective::aggregate;
 use super::names::{is_hugepages, is_overcommit_allowed, is_pod_level};
 use super::{Container, ResourceList, Resources};
@@ -13,7 +15,7 @@ pub(super) fn fill_in(
     overhead: &mut ResourceList,
 ) {
     for container in containers.iter_mut().chain(init_containers.iter_mut()) {
-        requests_from_limits(&mut container.resources);
+        requests_from_limits(Arc::make_mut(&mut container.resources));
     }
     if let Some(pod) = pod {
         hugepage_limits(pod, &aggregate(containers, init_containers, |c| &c.resources.limits));
@@ -22,8 +24,9 @@ pub(super) fn fill_in(
         round(&mut pod.limits);
     }
     for container in containers.iter_mut().chain(init_containers) {
-        round(&mut container.resources.requests);
-        round(&mut container.resources.limits);
+        let own = Arc::make_mut(&mut container.resources);
+        round(&mut own.requests);
+        round(&mut own.limits);
     }
     round(overhead);
 }

@@ -34,7 +34,7 @@ pub(super) fn class(pod: &Pod) -> QosClass {
         Some(own) => of(&[own]),
         None => {
             let containers = pod.containers.iter().chain(&pod.init_containers);
-            of(&containers.map(|container| &container.resources).collect::<Vec<_>>())
+            of(&containers.map(|container| &*container.resources).collect::<Vec<_>>())
         }
     }
 }

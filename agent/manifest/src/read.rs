@@ -1,6 +1,7 @@
 //! Converts from Kubernetes' types: parses quantities and fills in defaults, without validation.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -56,8 +57,8 @@ fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Pr
             _ if init => ContainerKind::Init,
             _ => ContainerKind::Regular,
         },
-        resources: container.resources.as_ref().map_or_else(Resources::default, |own| {
-            resources(own, &format!("{at}[{index}].resources"), problems)
+        resources: container.resources.as_ref().map_or_else(Arc::default, |own| {
+            Arc::new(resources(own, &format!("{at}[{index}].resources"), problems))
         }),
     };
     all.iter().enumerate().map(read).collect()
@@ -69,7 +70,7 @@ fn ephemeral(spec: &v1::PodSpec) -> Vec<EphemeralContainer> {
         container: Container {
             name: own.name.clone(),
             kind: ContainerKind::Ephemeral,
-            resources: Resources::default(),
+            resources: Arc::default(),
         },
         spec: container_of(own.clone()),
         target: own.target_container_name.clone().filter(|name| !name.is_empty()),

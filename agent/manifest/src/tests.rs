@@ -245,7 +245,7 @@ proptest! {
         }
         add(&mut running, &sidecars);
         for container in &pod.containers {
-            let Resources { requests, limits } = &container.resources;
+            let Resources { requests, limits } = &*container.resources;
             prop_assert!(limits.keys().all(|name| requests.contains_key(name)));
             add(&mut running, requests);
         }
@@ -296,12 +296,12 @@ proptest! {
     fn requests_of_a_valid_pod_are_within_its_limits(manifest in pod()) {
         let Ok(pod) = Pod::from_kubernetes(manifest) else { return Ok(()) };
         for container in pod.containers.iter().chain(&pod.init_containers) {
-            let Resources { requests, limits } = &container.resources;
+            let Resources { requests, limits } = &*container.resources;
             prop_assert!(limits.iter().all(|(name, limit)| &requests[name] <= limit));
         }
         if pod.qos == QosClass::Guaranteed && pod.resources.is_none() {
             for container in pod.containers.iter().chain(&pod.init_containers) {
-                let Resources { requests, limits } = &container.resources;
+                let Resources { requests, limits } = &*container.resources;
                 prop_assert!([CPU, MEMORY].iter().all(|name| requests[*name] == limits[*name]));
             }
         }

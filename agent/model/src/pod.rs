@@ -200,7 +200,7 @@ pub struct ContainerView {
     pub started: bool,
     /// The resources that the runtime was last given for it, which a resize has not changed yet; `None` if it
     /// does not run.
-    pub resources: Option<Resources>,
+    pub resources: Option<Arc<Resources>>,
     /// What device plugins allocated to it: for each resource, the devices with their health.
     pub devices: BTreeMap<String, Vec<(String, Health)>>,
     /// The process of this container that the OOM killer killed last, PID 1 or not; `None` if there was none.

@@ -217,7 +217,8 @@ fn a_container_has_what_it_was_given_until_a_resize_is_done() {
         let of = given[name].as_object().unwrap().iter();
         of.map(|(name, text)| (name.clone(), Quantity::parse(text.as_str().unwrap()).unwrap())).collect()
     };
-    view.containers[1].resources = Some(Resources { requests: list("requests"), limits: list("limits") });
+    let own = Resources { requests: list("requests"), limits: list("limits") };
+    view.containers[1].resources = Some(own.into());
     let status = serde_json::to_value(status(&view, &node(None))).unwrap();
     let web = &status["containerStatuses"][0];
     assert_eq!(web["resources"], given);

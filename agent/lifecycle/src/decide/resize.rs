@@ -7,6 +7,7 @@
 //! another uid then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self, PodSpec};
 
@@ -98,10 +99,10 @@ pub fn with_sizes_of(old: &Pod, new: &Pod) -> Pod {
             continue;
         }
         differs = true;
-        for (is, was) in [
-            (&mut container.resources.requests, &was.resources.requests),
-            (&mut container.resources.limits, &was.resources.limits),
-        ] {
+        let own = Arc::make_mut(&mut container.resources);
+        for (is, was) in
+            [(&mut own.requests, &was.resources.requests), (&mut own.limits, &was.resources.limits)]
+        {
             is.retain(|name, _| !RESIZED.contains(&name.as_str()));
             let sizes = was.iter().filter(|(name, _)| RESIZED.contains(&name.as_str()));
             is.extend(sizes.map(|(name, size)| (name.clone(), size.clone())));
@@ -122,7 +123,7 @@ pub fn steps(old: &Pod, new: &Pod) -> Steps {
         if !differing(&was.resources, &container.resources).is_empty() {
             changed.push(container.name.clone());
         }
-        container.resources = larger(&was.resources, &container.resources);
+        container.resources = larger(&was.resources, &container.resources).into();
     }
     write_sizes(&mut before);
     Steps { before, containers: changed, after: new.clone() }
@@ -205,7 +206,8 @@ fn without_sizes(pod: &Pod) -> Pod {
     let mut resizable_names = BTreeSet::new();
     for container in resizable_mut(&mut bare) {
         resizable_names.insert(container.name.clone());
-        for list in [&mut container.resources.requests, &mut container.resources.limits] {
+        let own = Arc::make_mut(&mut container.resources);
+        for list in [&mut own.requests, &mut own.limits] {
             list.retain(|name, _| !RESIZED.contains(&name.as_str()));
         }
     }

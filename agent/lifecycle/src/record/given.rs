@@ -1,6 +1,7 @@
 //! The resources that the runtime was last given for a container: on disk as Kubernetes writes them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -9,16 +10,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use nodewarden_manifest::{Quantity, ResourceList, Resources};
 
 /// For serde.
-pub fn serialize<S: Serializer>(given: &Option<Resources>, serializer: S) -> Result<S::Ok, S::Error> {
-    given.as_ref().map(Resources::to_kubernetes).serialize(serializer)
+pub fn serialize<S: Serializer>(given: &Option<Arc<Resources>>, serializer: S) -> Result<S::Ok, S::Error> {
+    given.as_deref().map(Resources::to_kubernetes).serialize(serializer)
 }
 
 /// For serde. What is not a quantity is left out.
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Resources>, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Resources>>, D::Error> {
     let given = Option::<v1::ResourceRequirements>::deserialize(deserializer)?;
-    Ok(given.map(|given| Resources {
-        requests: list(given.requests.as_ref()),
-        limits: list(given.limits.as_ref()),
+    Ok(given.map(|given| {
+        let (requests, limits) = (list(given.requests.as_ref()), list(given.limits.as_ref()));
+        Arc::new(Resources { requests, limits })
     }))
 }
 

@@ -57,7 +57,7 @@ pub struct ContainerRecord {
     /// manifest. Set before its creation.
     // Records on disk have it under this name since 0.1.0.
     #[serde(rename = "told", with = "given")]
-    pub given: Option<Resources>,
+    pub given: Option<Arc<Resources>>,
     /// The image that the newest one was made of, as in the spec, where the image of a running container can
     /// change: in pods of the API server. Set before its creation.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -144,7 +144,7 @@ pub fn container_resources<'a>(pod: &'a Pod, name: &str) -> Option<&'a Resources
         return Some(&only.resources);
     }
     let mut all = pod.containers.iter().chain(&pod.init_containers);
-    all.find(|container| container.name == name).map(|container| &container.resources)
+    all.find(|container| container.name == name).map(|container| &*container.resources)
 }
 
 /// Where systemd has its services.
