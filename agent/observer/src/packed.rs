@@ -1,5 +1,5 @@
 //! The last readings of the cgroups, kept in little memory. There are thousands of cgroups, and most figures
-//! of one are 0, small or missing. Nobody looks at them between two readings, so they are kept as bytes and
+//! of one are 0, small or missing. Nothing looks at them between two readings, so they are kept as bytes and
 //! made into the values of the model for each reading: about 200 bytes instead of 1,200 for a cgroup.
 //!
 //! [`KeptUsage`]: of a cgroup's files. [`KeptCounters`]: of the kernel programs. Both name each figure once,

@@ -16,10 +16,13 @@ use nodewarden_machine::ebpf::MonotonicClock;
 use nodewarden_model::{HookState, Topic};
 use nodewarden_observer::Observer;
 use nodewarden_tasks::parts::{self, Part};
+use nodewarden_tasks::pause::every;
 use schedule::Schedule;
 
 /// How long a pass may take: the whole tree is walked and read in some.
 const LIMIT: Duration = Duration::from_secs(300);
+/// What is done each minute ends its pauses together.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The thread that does it; ended when this is dropped.
 pub struct Upkeep {
@@ -31,7 +34,13 @@ impl Upkeep {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(config: &Config, observer: &Arc<Observer>) -> Result<Self, DaemonError> {
-        let schedule = Schedule::new(config.sample, config.retention, config.program_stats, Instant::now());
+        let schedule = Schedule::new(
+            config.sample,
+            config.retention,
+            config.program_stats,
+            every(MINUTE),
+            Instant::now(),
+        );
         // At once: what it takes may be given up once the agent has started.
         if let (ProgramStats::Always, Some(kernel)) = (config.program_stats, observer.kernel.lock().as_mut())
         {
@@ -88,7 +97,7 @@ fn run(observer: &Observer, mut schedule: Schedule, retention: Duration, stop: &
         }
         part.progress();
         let now = MonotonicClock::now_ns();
-        let due = schedule.pass(observer.upkeep.take(), Instant::now());
+        let due = schedule.pass(observer.upkeep.take(), every(MINUTE), Instant::now());
         let lost = observer.record_lost();
         let unknown = observer.registry.lock().take_unknown();
         if lost || unknown || walk_again || due.walk || (incomplete && due.sample) {

@@ -29,7 +29,7 @@ impl SharedLimits {
         (exact, settled)
     }
 
-    /// Drops those that nobody else holds.
+    /// Drops those that are held nowhere else.
     pub fn forget_unused(&mut self) {
         self.0.retain(|exact, settled| {
             let own = if Arc::ptr_eq(exact, settled) { 2 } else { 1 };

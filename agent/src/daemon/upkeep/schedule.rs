@@ -13,9 +13,9 @@ const QUIET: Duration = Duration::from_secs(10);
 const WALK: Duration = Duration::from_secs(300);
 /// How often free memory is given back, which takes about a millisecond, while there is something to do.
 const TRIM: Duration = Duration::from_secs(10);
-/// How often that, and code that ran once unmapped, which costs about a thousand page faults, if nothing
-/// happens.
-const TRIM_QUIET: Duration = Duration::from_secs(60);
+/// How long after the end of a minute that is done, and code that ran once unmapped, which costs about a
+/// thousand page faults: what is done each minute (lists of the runtime) is over, and has left free memory.
+const SETTLED: Duration = Duration::from_secs(2);
 /// How often sampled program statistics are measured, for one [`TICK`] each.
 const MEASURE: Duration = Duration::from_secs(60);
 /// How long that waits for a pass that has something else to do.
@@ -46,7 +46,10 @@ pub struct Schedule {
     walked: Instant,
     sampled: Instant,
     trimmed: Instant,
-    unmapped: Instant,
+    /// The end of the minute that the last pass was in.
+    minute: Instant,
+    /// When what the minute before has left is given back, if it was not yet.
+    tidy: Option<Instant>,
     /// When the programs are measured next, or since when they are.
     measure: Instant,
     measuring: bool,
@@ -54,8 +57,14 @@ pub struct Schedule {
 
 impl Schedule {
     /// At the start nothing is due. `sample` is the time between two readings of everything, `retention` how
-    /// long removed cgroups are kept.
-    pub fn new(sample: Duration, retention: Duration, program_stats: ProgramStats, now: Instant) -> Self {
+    /// long removed cgroups are kept, `minute` as for [`Schedule::pass`].
+    pub fn new(
+        sample: Duration,
+        retention: Duration,
+        program_stats: ProgramStats,
+        minute: Instant,
+        now: Instant,
+    ) -> Self {
         Self {
             sample,
             quiet: QUIET.min(retention),
@@ -64,7 +73,8 @@ impl Schedule {
             walked: now,
             sampled: now,
             trimmed: now,
-            unmapped: now,
+            minute,
+            tidy: None,
             measure: now + MEASURE_FIRST,
             measuring: program_stats == ProgramStats::Always,
         }
@@ -85,9 +95,15 @@ impl Schedule {
         at.max(self.passed + TICK).saturating_duration_since(now)
     }
 
-    /// Begins a pass. `asked`: something has happened since the last one.
-    pub fn pass(&mut self, asked: bool, now: Instant) -> Due {
+    /// Begins a pass. `asked`: something has happened since the last one. `minute`: the end of the current
+    /// minute, as tasks that do something each minute count it.
+    pub fn pass(&mut self, asked: bool, minute: Instant, now: Instant) -> Due {
         self.passed = now;
+        let ended = std::mem::replace(&mut self.minute, minute);
+        if ended != minute {
+            self.tidy = Some(ended + SETTLED);
+        }
+        let tidy = self.tidy.take_if(|at| now >= *at).is_some();
         let is_due = |last: &mut Instant, every| {
             let is_due = now.saturating_duration_since(*last) >= every;
             if is_due {
@@ -98,8 +114,8 @@ impl Schedule {
         Due {
             walk: is_due(&mut self.walked, WALK),
             sample: is_due(&mut self.sampled, self.sample),
-            trim: is_due(&mut self.trimmed, if asked { TRIM } else { TRIM_QUIET }),
-            unmap: is_due(&mut self.unmapped, TRIM_QUIET),
+            trim: (asked && is_due(&mut self.trimmed, TRIM)) || tidy,
+            unmap: tidy,
         }
     }
 
@@ -129,12 +145,14 @@ mod tests {
 
     const SAMPLE: Duration = Duration::from_secs(10);
     const RETENTION: Duration = Duration::from_secs(300);
+    const MINUTE: Duration = Duration::from_secs(57);
 
     /// Runs the schedule for a time; `asks` says whether something happens in the second of that number.
     /// Returns the passes by what they had to do.
     fn run(stats: ProgramStats, seconds: u64, asks: impl Fn(u64) -> bool) -> Passes {
         let begun = Instant::now();
-        let mut schedule = Schedule::new(SAMPLE, RETENTION, stats, begun);
+        let minute = |now: Instant| begun + MINUTE * (now.duration_since(begun).as_secs() as u32 / 57 + 1);
+        let mut schedule = Schedule::new(SAMPLE, RETENTION, stats, minute(begun), begun);
         let (mut now, mut passes) = (begun, Passes::default());
         let mut measured_since = None;
         let end = begun + Duration::from_secs(seconds);
@@ -142,7 +160,7 @@ mod tests {
             let second = now.duration_since(begun).as_secs();
             let asked = asks(second);
             now += schedule.wait(asked, now);
-            let due = schedule.pass(asked, now);
+            let due = schedule.pass(asked, minute(now), now);
             passes.all += 1;
             passes.walks += usize::from(due.walk);
             passes.samples += usize::from(due.sample);
@@ -176,11 +194,28 @@ mod tests {
         assert!((60..=81).contains(&quiet.all), "{quiet:?}");
         let busy = run(ProgramStats::Sampled, 600, |_| true);
         assert!((590..=601).contains(&busy.all), "{busy:?}");
-        assert_eq!((quiet.trims, busy.trims), (quiet.unmaps, 60));
+        assert_eq!(quiet.trims, quiet.unmaps);
+        assert!((60..=70).contains(&busy.trims), "{busy:?}");
         for passes in [quiet, busy] {
             assert!((1..=2).contains(&passes.walks) && (59..=60).contains(&passes.samples), "{passes:?}");
             assert!((9..=10).contains(&passes.unmaps), "{passes:?}");
         }
+    }
+
+    #[test]
+    fn what_a_minute_has_left_is_given_back_right_after_it() {
+        let begun = Instant::now();
+        let (first, second) = (begun + MINUTE, begun + 2 * MINUTE);
+        let mut schedule = Schedule::new(SAMPLE, RETENTION, ProgramStats::Off, first, begun);
+        let mut pass = |seconds, minute| {
+            let due = schedule.pass(false, minute, begun + Duration::from_secs(seconds));
+            assert_eq!(due.trim, due.unmap);
+            due.trim
+        };
+        assert!(!pass(56, first));
+        assert!(!pass(58, second), "lists are being read");
+        assert!(pass(68, second));
+        assert!(!pass(113, second), "once");
     }
 
     #[test]
@@ -191,7 +226,7 @@ mod tests {
         }
         assert_eq!(run(ProgramStats::Off, 60, |_| true).measured, Duration::ZERO);
         let now = Instant::now();
-        let mut always = Schedule::new(SAMPLE, RETENTION, ProgramStats::Always, now);
+        let mut always = Schedule::new(SAMPLE, RETENTION, ProgramStats::Always, now, now);
         assert!(always.measures(now));
         assert_eq!(always.wait(false, now), SAMPLE);
     }
@@ -199,12 +234,12 @@ mod tests {
     #[test]
     fn what_is_asked_for_waits_a_second_at_most() {
         let now = Instant::now();
-        let schedule = Schedule::new(SAMPLE, RETENTION, ProgramStats::Off, now);
+        let schedule = Schedule::new(SAMPLE, RETENTION, ProgramStats::Off, now, now);
         assert_eq!(schedule.wait(true, now), TICK);
         assert_eq!(schedule.wait(true, now + Duration::from_millis(400)), Duration::from_millis(600));
         assert_eq!(schedule.wait(true, now + Duration::from_secs(5)), Duration::ZERO);
         for (sample, retention) in [(TICK, RETENTION), (SAMPLE, TICK), (SAMPLE, Duration::ZERO)] {
-            let often = Schedule::new(sample, retention, ProgramStats::Off, now);
+            let often = Schedule::new(sample, retention, ProgramStats::Off, now, now);
             assert_eq!(often.wait(false, now), TICK);
         }
     }
