@@ -174,7 +174,10 @@ fn a_file_that_stays_open_and_half_written_is_reported() {
 #[test]
 fn a_burst_is_one_change() {
     let (f, go) = held_at("first");
-    f.write("first.yaml", &manifest("first"));
+    // Whole from the first on: the directory may be listed for the first time while a file is being written,
+    // before it is watched.
+    fs::write(f.dir.path().join("aside"), manifest("first")).unwrap();
+    fs::rename(f.dir.path().join("aside"), f.path("first.yaml")).unwrap();
     thread::sleep(Duration::from_millis(100));
     for i in 0..100 {
         f.write(&format!("{i}.yaml"), &manifest(&format!("p{i}")));
