@@ -133,6 +133,7 @@ impl Pod {
     pub fn of_kind(pod: v1::Pod, kind: PodKind) -> Result<Self, Vec<Problem>> {
         let (mut pod, mut problems) = read::read(pod);
         pod.kind = kind;
+        // Held, so that each check does not decode it again.
         let _decoded = pod.spec();
         problems.extend(validate::problems(&pod, kind, &problems));
         if problems.is_empty() { Ok(pod) } else { Err(problems) }

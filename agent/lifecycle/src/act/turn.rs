@@ -44,6 +44,7 @@ pub enum Next {
 pub async fn turn(state: &PodState, fresh: bool) -> Next {
     let looked = if fresh { look::refresh(state).await } else { Ok(()) };
     state.mark_seen();
+    // Held, so that each step of the turn does not decode it again.
     let _decoded = state.pod().spec();
     if let Err(error) = looked {
         return runtime_failed(state, &error);

@@ -62,6 +62,7 @@ pub struct Facts<'a> {
 /// The pod's status.
 pub fn view(facts: &Facts<'_>) -> PodView {
     let Facts { pod, observed, record, plan, .. } = *facts;
+    // Held, so that each container does not decode it again.
     let _decoded = pod.spec();
     let containers: Vec<ContainerView> = pod.declared().map(|c| container(facts, c)).collect();
     let sandbox = observed.newest_sandbox();

@@ -323,7 +323,7 @@ fn limits_and_paths_of_pods_are_held_once() {
     let mut destroyer = Destroyer::start(&f.manager, |_| {}).unwrap();
     reconciler.begin(keep([&a, &b]));
     reconciler.reconcile(Reconcile::Full, &mut destroyer);
-    // The wanted limits are computed anew.
+    // The wanted limits are computed again.
     reconciler.keep(keep([&a, &b, &pod("c", "200m")]));
     reconciler.reconcile(Reconcile::Full, &mut destroyer);
     let [of_a, of_b] = [f.path(&a), f.path(&b)];
