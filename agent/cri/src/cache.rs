@@ -90,7 +90,7 @@ impl Cache {
     }
 
     /// Adds a listing of the runtime.
-    pub fn learn(&mut self, listing: Listing, now: Instant) {
+    pub fn learn(&mut self, listing: &Listing, now: Instant) {
         if self.table.learn(listing, now) {
             self.generation += 1;
         }
@@ -132,7 +132,7 @@ mod tests {
         assert!(!cache.name(&identity, now).1, "asked for already");
         assert!(cache.name(&identity, now + Duration::from_secs(1)).1);
 
-        cache.learn(listing(), now);
+        cache.learn(&listing(), now);
         let (named, ask) = cache.name(&identity, now);
         assert!(!ask && *named != *identity);
         assert!(Arc::ptr_eq(&named, &cache.name(&identity, now).0), "made once");

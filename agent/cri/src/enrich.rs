@@ -64,7 +64,7 @@ pub(super) mod tests {
     #[test]
     fn adds_what_is_known_and_nothing_else() {
         let mut table = Table::default();
-        table.learn(listing(), Instant::now());
+        table.learn(&listing(), Instant::now());
         let web = Some(Arc::new(PodNames { namespace: "shop".into(), name: "web-0".into() }));
         let nginx = Some(Arc::new(ContainerNames { name: "nginx".into(), image: "sha256:1".into() }));
         let of = |uid: &str,

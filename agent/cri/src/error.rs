@@ -13,7 +13,7 @@ use nodewarden_config::Endpoint;
 const NOT_INITIALIZED: &str = "server is not initialized yet";
 
 /// A failed call of the container runtime interface.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum RuntimeError {
     /// The runtime returned an error, or the connection failed.
     #[error("{endpoint}: {call}{about}: {}", reason(.status))]

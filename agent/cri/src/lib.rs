@@ -5,6 +5,7 @@
 //! - [`Table`]: pod and container names by id, kept for a while after the runtime has removed the object.
 //! - [`mod@enrich`]: adds the names of a table to an identity.
 //! - [`Names`]: a table that is updated in the background and looked up without blocking.
+//! - [`SharedList`]: lists that several parts need at the same time, asked for once.
 //! - [`Question`]: a call whose answer may come after the patience of its caller.
 
 #![deny(missing_docs)]
@@ -33,6 +34,7 @@ mod question;
 #[cfg(any(test, feature = "testing"))]
 pub mod runtime_fixture;
 mod sandboxes;
+mod shared_list;
 mod streaming;
 mod table;
 #[cfg(test)]
@@ -48,5 +50,6 @@ pub use exec::ExecOutput;
 pub use listing::{Labels, ListedContainer, ListedSandbox, Listing};
 pub use names::{Names, State};
 pub use question::{Answer, Question};
+pub use shared_list::SharedList;
 pub use streaming::{Address, ExecCommand, ExecError, ExecInput};
 pub use table::Table;

@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::cache::Cache;
-use super::pace::{LEAST, LIST, REGULAR, back_off};
-use super::{Client, Listing, RuntimeError, Version};
+use super::pace::{self, Ask, LEAST, REGULAR, back_off};
+use super::{Listing, RuntimeError, SharedList, Version};
 use nodewarden_config::Endpoint;
 use nodewarden_model::Identity;
 use nodewarden_tasks::parts;
@@ -40,9 +40,7 @@ pub struct Names {
 
 #[derive(Debug)]
 struct Shared {
-    endpoint: Endpoint,
-    /// Time limit of each call.
-    limit: Duration,
+    list: SharedList,
     cache: Mutex<Cache>,
     state: Mutex<State>,
     /// What the runtime called itself last.
@@ -53,15 +51,15 @@ struct Shared {
 
 impl Names {
     /// Starts to list what the runtime at `endpoint` has: at once, when an unknown pod or container is looked
-    /// up (at most once a second), and every five minutes. Its version is asked for every minute, which shows
-    /// that it answers; while it does not, after 1 s doubling to a minute.
+    /// up (at most once a second), and every five minutes. Its version is asked for each time too, and every
+    /// minute if the runtime has answered no other part meanwhile, which shows that it answers; while it does
+    /// not, after 1 s doubling to a minute.
     ///
     /// `limit` is the time limit of each call (`runtimeRequestTimeout`). Must be called inside a tokio
     /// runtime, which runs the refreshing.
     pub fn new(endpoint: &Endpoint, limit: Duration) -> Self {
         let shared = Arc::new(Shared {
-            endpoint: endpoint.clone(),
-            limit,
+            list: SharedList::new(endpoint, limit),
             cache: Mutex::default(),
             state: Mutex::new(State::Asking),
             runtime_name: Mutex::default(),
@@ -93,7 +91,12 @@ impl Names {
 
     /// The runtime's address.
     pub fn endpoint(&self) -> &Endpoint {
-        &self.shared.endpoint
+        self.shared.list.endpoint()
+    }
+
+    /// The lists that other parts may share with this one.
+    pub fn shared_list(&self) -> &SharedList {
+        &self.shared.list
     }
 }
 
@@ -103,55 +106,97 @@ impl Drop for Names {
     }
 }
 
-fn new_client(shared: &Shared) -> Client {
-    Client::new(&shared.endpoint).with_request_limit(shared.limit)
+/// Why the runtime is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// A minute is over.
+    Minute,
+    /// An unknown name is looked up.
+    Wanted,
+    /// It did not answer this or another part.
+    Failed,
 }
 
 async fn keep(shared: Arc<Shared>) {
-    let mut client = new_client(&shared);
-    let mut failures: u32 = 0;
-    let mut listed: Option<Instant> = None;
-    let mut wanted = true;
+    let mut asking = Asking { shared: shared.clone(), failures: 0, listed: None };
+    let mut cause = Cause::Wanted;
     loop {
         let started = Instant::now();
-        let list = wanted || listed.is_none_or(|at| started.duration_since(at) >= LIST);
-        match refresh(&client, list).await {
-            Ok((version, listing)) => {
-                failures = 0;
-                if let Some(listing) = listing {
-                    shared.cache.lock().learn(listing, Instant::now());
-                    listed = Some(started);
-                }
-                shared.set_state(State::Reached(version));
-            }
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                // It may have lost what it had.
-                listed = None;
-                shared.set_state(State::Away(error.cause()));
-                // A new client, because a connection that hangs in its handshake would block the next call as
-                // well.
-                client = new_client(&shared);
-            }
-        }
+        asking.ask(cause).await;
         shared.cache.lock().tidy(Instant::now());
-        if failures > 0 {
-            tokio::time::sleep(back_off(failures)).await;
-            wanted = false;
+        if asking.failures > 0 {
+            tokio::time::sleep(back_off(asking.failures)).await;
+            cause = Cause::Failed;
             continue;
         }
-        let regular = tokio::time::timeout_at(every(REGULAR).into(), shared.wanted.notified());
-        wanted = regular.await.is_ok();
-        if wanted {
+        cause = tokio::select! {
+            () = shared.wanted.notified() => Cause::Wanted,
+            () = shared.list.failed() => Cause::Failed,
+            () = tokio::time::sleep_until(every(REGULAR).into()) => Cause::Minute,
+        };
+        if cause != Cause::Minute {
             tokio::time::sleep(LEAST.saturating_sub(started.elapsed())).await;
         }
     }
 }
 
-/// The runtime's version and, if that is asked for, what it has.
-async fn refresh(client: &Client, list: bool) -> Result<(Version, Option<Listing>), RuntimeError> {
+/// What was asked, and how that ended.
+struct Asking {
+    shared: Arc<Shared>,
+    /// In a row.
+    failures: u32,
+    /// When the last list was asked for; `None` if the runtime may have lost what it had since.
+    listed: Option<Instant>,
+}
+
+impl Asking {
+    async fn ask(&mut self, cause: Cause) {
+        let (now, list) = (Instant::now(), &self.shared.list);
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let ask = match cause {
+            Cause::Wanted => Ask::List,
+            Cause::Minute => pace::regularly(self.listed.map(since), list.answered().map(since)),
+            Cause::Failed => pace::regularly(self.listed.map(since), None),
+        };
+        match refresh(list, ask, cause).await {
+            Ok(None) => {}
+            Ok(Some((version, listing))) => {
+                self.failures = 0;
+                if let Some(listing) = listing {
+                    self.shared.cache.lock().learn(&listing, Instant::now());
+                    self.listed = Some(now);
+                }
+                self.shared.set_state(State::Reached(version));
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                // It may have lost what it had.
+                self.listed = None;
+                self.shared.set_state(State::Away(error.cause()));
+                list.renew();
+            }
+        }
+    }
+}
+
+/// The runtime's version and, if that is asked for, what it has; `None` if nothing is. A list that is due by the
+/// time alone waits for other parts to share it.
+async fn refresh(
+    list: &SharedList,
+    ask: Ask,
+    cause: Cause,
+) -> Result<Option<(Version, Option<Arc<Listing>>)>, RuntimeError> {
+    let client = match ask {
+        Ask::Nothing => return Ok(None),
+        Ask::Version | Ask::List => list.client(),
+    };
     let version = client.version().await?;
-    Ok((version, if list { Some(client.list().await?) } else { None }))
+    let listing = match (ask, cause) {
+        (Ask::List, Cause::Minute) => Some(list.join().await?),
+        (Ask::List, _) => Some(Arc::new(client.list().await?)),
+        _ => None,
+    };
+    Ok(Some((version, listing)))
 }
 
 impl Shared {
@@ -163,12 +208,12 @@ impl Shared {
         let before = std::mem::replace(&mut *self.state.lock(), state.clone());
         match (&before, &state) {
             (State::Reached(old), State::Reached(new)) if old == new => {}
-            (_, State::Reached(version)) => info!("container runtime: {version} at {}", self.endpoint),
+            (_, State::Reached(version)) => info!("container runtime: {version} at {}", self.list.endpoint()),
             (State::Away(_), State::Away(_)) | (_, State::Asking) => {}
             (_, State::Away(cause)) => {
                 warn!(
                     "container runtime at {}: {cause}; pods and containers go without new names",
-                    self.endpoint
+                    self.list.endpoint()
                 );
             }
         }
@@ -176,20 +221,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn an_absent_runtime_is_a_state_not_an_error() {
-        let dir = tempfile::tempdir().unwrap();
-        let endpoint = Endpoint::parse(&dir.path().join("none.sock").to_string_lossy()).unwrap();
-        let names = Names::new(&endpoint, Duration::from_secs(120));
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while names.state() == State::Asking && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(names.state(), State::Away("Version: No such file or directory (os error 2)".into()));
-        let identity = Arc::new(super::super::enrich::tests::pod("uid"));
-        assert!(Arc::ptr_eq(&names.name(&identity), &identity));
-    }
-}
+mod tests;

@@ -31,24 +31,28 @@ pub struct Table {
 impl Table {
     /// Adds a listing and drops what no listing of the last [`KEPT`] contained. Returns whether any look-up
     /// now has a different result.
-    pub fn learn(&mut self, listing: Listing, now: Instant) -> bool {
+    pub fn learn(&mut self, listing: &Listing, now: Instant) -> bool {
         let mut changed = false;
-        for sandbox in listing.sandboxes {
-            changed |= put(&mut self.sandboxes, sandbox.id, (), now);
-            if let Some(pod) = sandbox.metadata {
-                let names = Arc::new(PodNames { namespace: pod.namespace, name: pod.name });
-                changed |= put(&mut self.pods, pod.uid, names, now);
+        for sandbox in &listing.sandboxes {
+            changed |= put(&mut self.sandboxes, &sandbox.id, now, |()| true, || ());
+            if let Some(pod) = &sandbox.metadata {
+                let same = |known: &Arc<PodNames>| known.namespace == pod.namespace && known.name == pod.name;
+                let names = || PodNames { namespace: pod.namespace.clone(), name: pod.name.clone() };
+                changed |= put(&mut self.pods, &pod.uid, now, same, || Arc::new(names()));
             }
         }
-        for container in listing.containers {
-            let label = container.labels.get(CONTAINER_NAME).cloned();
-            let name = label.or_else(|| container.metadata.map(|m| m.name)).unwrap_or_default();
+        for container in &listing.containers {
+            let label = container.labels.get(CONTAINER_NAME);
+            let name = label.or_else(|| container.metadata.as_ref().map(|m| &m.name));
+            let name = name.map_or("", String::as_str);
             // The reference as the pod's author wrote it; some runtimes have only the one that the kubelet
             // resolved, which may be an image id.
-            let references = [container.user_specified_image, container.image];
+            let references = [&container.user_specified_image, &container.image];
             let image = references.into_iter().find(|image| !image.is_empty());
-            let image = image.unwrap_or(container.image_ref);
-            changed |= put(&mut self.containers, container.id, Arc::new(ContainerNames { name, image }), now);
+            let image = image.unwrap_or(&container.image_ref);
+            let same = |known: &Arc<ContainerNames>| known.name == name && known.image == *image;
+            let names = || ContainerNames { name: name.to_owned(), image: image.clone() };
+            changed |= put(&mut self.containers, &container.id, now, same, || Arc::new(names()));
         }
         changed |= drop_old(&mut self.pods, now);
         changed |= drop_old(&mut self.sandboxes, now);
@@ -71,21 +75,29 @@ impl Table {
     }
 }
 
-fn put<T: PartialEq>(map: &mut HashMap<String, Seen<T>>, id: String, value: T, now: Instant) -> bool {
+/// Notes that `id` is there with the value that `make` returns; `same` says whether one that is known is that
+/// value. Returns whether it is another one than before.
+fn put<T>(
+    map: &mut HashMap<String, Seen<T>>,
+    id: &str,
+    now: Instant,
+    same: impl Fn(&T) -> bool,
+    make: impl Fn() -> T,
+) -> bool {
     if id.is_empty() {
         return false;
     }
-    match map.get_mut(&id) {
+    match map.get_mut(id) {
         Some(seen) => {
             seen.last = now;
-            let changed = seen.value != value;
+            let changed = !same(&seen.value);
             // The one that is kept is shared with identities.
             if changed {
-                seen.value = value;
+                seen.value = make();
             }
             changed
         }
-        None => map.insert(id, Seen { value, last: now }).is_none(),
+        None => map.insert(id.to_owned(), Seen { value: make(), last: now }).is_none(),
     }
 }
 
@@ -128,7 +140,7 @@ pub(super) mod tests {
     #[test]
     fn a_changed_listing_is_reported() {
         let (mut table, now) = (Table::default(), Instant::now());
-        assert!(table.learn(listing(), now));
+        assert!(table.learn(&listing(), now));
         assert_eq!(
             table.pod("uid-1"),
             Some(&Arc::new(PodNames { namespace: "shop".into(), name: "web-0".into() }))
@@ -136,12 +148,12 @@ pub(super) mod tests {
         assert!(table.is_sandbox("5a5a5a5a5a5a"));
         let nginx = Arc::new(ContainerNames { name: "nginx".into(), image: "sha256:1".into() });
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&nginx));
-        assert!(!table.learn(listing(), now));
+        assert!(!table.learn(&listing(), now));
 
         let mut renamed = listing();
         renamed.containers[0].labels = Labels::default();
         renamed.containers[0].user_specified_image = "nginx:1.27".into();
-        assert!(table.learn(renamed, now));
+        assert!(table.learn(&renamed, now));
         let metadata = Arc::new(ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() });
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&metadata));
     }
@@ -149,10 +161,10 @@ pub(super) mod tests {
     #[test]
     fn removed_objects_keep_their_names_for_ten_minutes() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.learn(listing(), now);
-        assert!(!table.learn(Listing::default(), now + KEPT));
+        table.learn(&listing(), now);
+        assert!(!table.learn(&Listing::default(), now + KEPT));
         assert!(table.pod("uid-1").is_some() && table.container("c0c0c0c0c0c0").is_some());
-        assert!(table.learn(Listing::default(), now + KEPT + Duration::from_secs(1)));
+        assert!(table.learn(&Listing::default(), now + KEPT + Duration::from_secs(1)));
         assert!(table.pod("uid-1").is_none() && table.container("c0c0c0c0c0c0").is_none());
         assert!(!table.is_sandbox("5a5a5a5a5a5a"));
     }
@@ -161,6 +173,6 @@ pub(super) mod tests {
     fn an_empty_answer_names_nothing() {
         let mut table = Table::default();
         let empty = Listing { sandboxes: vec![Default::default()], containers: vec![Default::default()] };
-        assert!(!table.learn(empty, Instant::now()));
+        assert!(!table.learn(&empty, Instant::now()));
     }
 }

@@ -18,7 +18,7 @@ use crate::record::store::Store;
 use crate::set_aside::SetAside;
 use nodewarden_admission::Admission;
 use nodewarden_config::{Config, EvictionSettings, Mode, NodeSettings, PodSettings};
-use nodewarden_cri::Client;
+use nodewarden_cri::{Client, SharedList};
 use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
@@ -46,6 +46,8 @@ pub type Places = watch::Receiver<Arc<PodCgroupStates>>;
 #[derive(Debug)]
 pub struct Environment {
     pub client: Client,
+    /// Lists of the runtime that other parts read too.
+    pub list: SharedList,
     pub settings: NodeSettings,
     pub pods: PodSettings,
     pub eviction: EvictionSettings,

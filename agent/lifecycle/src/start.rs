@@ -29,7 +29,7 @@ use crate::record::store::{Store, StoreError};
 use crate::set_aside::SetAside;
 use nodewarden_admission::{Admission, Explain};
 use nodewarden_config::{Config, Endpoint, PodSettings};
-use nodewarden_cri::Client;
+use nodewarden_cri::{Client, SharedList};
 use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Eviction;
 use nodewarden_eviction::Pressure;
@@ -161,6 +161,8 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
 /// What the lifecycle needs of other parts of the agent.
 #[derive(Debug)]
 pub struct Deps {
+    /// Lists of the runtime that other parts read too.
+    pub list: SharedList,
     /// What limits the hierarchy has on this machine.
     pub facts: HierarchyFacts,
     /// The capacity of the node, with every change of it.
@@ -289,6 +291,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         client: Client::new(endpoint)
             .with_image_service(config.image_endpoint.as_ref())
             .with_request_limit(config.pods.runtime_request_timeout),
+        list: needs.list,
         settings: config.node.clone(),
         pods: PodSettings {
             dead_kept: config.gc.max_per_pod_container,

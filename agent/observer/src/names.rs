@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_config::Endpoint;
-use nodewarden_cri::{self as cri, State};
+use nodewarden_cri::{self as cri, SharedList, State};
 use nodewarden_model::Identity;
 
 /// Where names come from.
@@ -29,6 +29,11 @@ impl Names {
     /// The name that the runtime gives itself; `None` until it has answered once.
     pub fn runtime_name(&self) -> Option<String> {
         self.0.as_ref().and_then(cri::Names::runtime_name)
+    }
+
+    /// The lists of the runtime that other parts may share with the names; `None` if none is configured.
+    pub fn shared_list(&self) -> Option<&SharedList> {
+        self.0.as_ref().map(cri::Names::shared_list)
     }
 
     /// For the status: the runtime and its endpoint, or why there are no names.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use nodewarden_config::Config;
+use nodewarden_config::{Config, Endpoint};
+use nodewarden_cri::SharedList;
 use nodewarden_kube::events::Events;
 use nodewarden_kube::{Connection, KnownPods};
 use nodewarden_observer::Observer;
@@ -27,4 +28,13 @@ pub struct Context<'a> {
     pub known_pods: &'a KnownPods,
     /// Where what happens to the node is reported for the API server.
     pub events: &'a Events,
+}
+
+impl Context<'_> {
+    /// The lists of the runtime at `endpoint` that the names of pods and other parts have in common. Must be
+    /// called inside a tokio runtime.
+    pub fn shared_list(&self, endpoint: &Endpoint) -> SharedList {
+        let of_names = self.observer.names.shared_list().cloned();
+        of_names.unwrap_or_else(|| SharedList::new(endpoint, self.config.pods.runtime_request_timeout))
+    }
 }

@@ -18,6 +18,7 @@ pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collect
         .with_request_limit(config.pods.runtime_request_timeout);
     let deps = Deps {
         runtime: Arc::new(client),
+        list: Some(context.shared_list(endpoint)),
         disk: Arc::new(StatVfs),
         state_dir: config.state_dir.clone(),
         root_dir: config.root_dir().to_owned(),

@@ -95,6 +95,7 @@ fn run_pods(
     };
     let history = eviction::history(context);
     let deps = lifecycle::Deps {
+        list: context.shared_list(endpoint),
         facts,
         capacity: hierarchy.capacity(),
         layout: context.observer.facts.layout.clone(),

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// The length of a slot of the wheel's third level.
 const SLOT: Duration = Duration::from_millis(4096);
 
+/// That of a slot of the second one.
+const SHORT_SLOT: Duration = Duration::from_millis(64);
+
 static BEGUN: OnceLock<Instant> = OnceLock::new();
 
 /// To be called right before the runtime is built, whose wheel turns from then on: less than a millisecond,
@@ -41,6 +44,20 @@ fn now() -> Instant {
 pub fn every(period: Duration) -> Instant {
     let now = now();
     BEGUN.get().map_or(now + period, |begun| end_of_period(*begun, now, period))
+}
+
+/// The end of a short pause of at least `least`, and at most 64 ms more, for which the wheel wakes the runtime
+/// once: a multiple of a slot of its second level. Before [`begin`], `least` from now.
+pub fn shortly(least: Duration) -> Instant {
+    let until = now() + least;
+    BEGUN.get().map_or(until, |begun| end_of_short(*begun, until))
+}
+
+/// The first multiple of [`SHORT_SLOT`] since `begun` that is not before `until`.
+fn end_of_short(begun: Instant, until: Instant) -> Instant {
+    let since = until.saturating_duration_since(begun).as_nanos();
+    let past = u64::try_from(since % SHORT_SLOT.as_nanos()).unwrap_or_default();
+    if past == 0 { until } else { until + (SHORT_SLOT - Duration::from_nanos(past)) }
 }
 
 /// The first multiple since `begun`, after `now`, of `period` as [`every`] shortens it.
@@ -116,6 +133,17 @@ mod tests {
             assert_eq!(end_of_period(begun, at(now), period), at(expected), "{now} {period:?}");
         }
         assert_eq!(end_of_period(begun, at(5), Duration::ZERO), at(5));
+    }
+
+    #[test]
+    fn a_short_pause_ends_with_a_slot_and_is_never_too_short() {
+        let begun = Instant::now();
+        let at = |millis| begun + Duration::from_millis(millis);
+        for (until, expected) in [(0, 0), (1, 64), (64, 64), (65, 128), (4096 + 67, 4096 + 128)] {
+            assert_eq!(end_of_short(begun, at(until)), at(expected), "{until}");
+        }
+        // Of another runtime, as in tests.
+        assert_eq!(end_of_short(at(9000), at(70)), at(70));
     }
 
     /// What tokio's wheel does, which its documents do not promise: a multiple of a slot wakes once.

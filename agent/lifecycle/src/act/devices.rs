@@ -254,9 +254,10 @@ pub fn release(env: &Environment, uid: &str) {
 
 /// With a look at the runtime: what a damaged checkpoint has lost, and pods of the checkpoint that are no
 /// more.
-pub async fn reconcile(env: &Arc<Environment>, ours: &Listing) {
+pub async fn reconcile(env: &Arc<Environment>, listing: &Listing) {
     if env.devices.is_recovering() {
-        env.devices.recovered(ours.containers.iter().filter_map(devices_of).collect());
+        let ours = listing.containers.iter().filter(|container| env.ownership.has(&container.labels));
+        env.devices.recovered(ours.filter_map(devices_of).collect());
     }
     if env.devices.stale().is_empty() && !env.managers.has_stale() {
         return;

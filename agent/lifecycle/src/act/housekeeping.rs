@@ -4,7 +4,7 @@
 //! reports what begins there. Only sandboxes with this agent's label and directories below its own are ever
 //! touched.
 
-mod listing;
+mod found;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -18,7 +18,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use super::{devices, look as look_at};
+use super::devices;
 use crate::decide::relist::{self, Doubts, EventStream};
 use crate::environment::Environment;
 use nodewarden_cri::{ListedContainer, Listing, RuntimeError};
@@ -28,7 +28,7 @@ use nodewarden_pods::spec::labels::{OWNER, TERMINATION_GRACE_PERIOD};
 use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
 
-use listing::{by_uid, fingerprint};
+use found::Found;
 
 /// Grace of a container without an annotation that says it.
 const GRACE: Duration = Duration::from_secs(30);
@@ -50,7 +50,7 @@ pub struct LookResult {
 #[derive(Debug, Default)]
 pub struct Present {
     pub asked: bool,
-    pub pods: BTreeMap<String, Listing>,
+    pub pods: Found,
     /// Pods that have a directory.
     pub directories: BTreeSet<String>,
 }
@@ -88,8 +88,17 @@ pub struct Housekeeping {
 #[derive(Debug)]
 struct Look {
     /// `None` if only directories were searched.
-    listing: Option<Result<Listing, RuntimeError>>,
+    found: Option<Result<Found, RuntimeError>>,
     directories: BTreeSet<String>,
+}
+
+/// Which list of the runtime is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// One that is asked for at once, of this agent's pods alone.
+    Own,
+    /// One that other parts read too, which is asked for a moment later.
+    Shared,
 }
 
 /// The kernel and the runtime say different things of a pod.
@@ -185,7 +194,7 @@ impl Housekeeping {
         let doubts = self.doubts(env);
         if let Some(reason) = relist::reason(doubts, self.began.map(|began| now.duration_since(began))) {
             debug!("listing the runtime: {reason}");
-            self.look(env);
+            self.look(env, if reason == relist::MINUTE_OLD { Whose::Shared } else { Whose::Own });
         } else {
             self.search(env);
         }
@@ -198,7 +207,7 @@ impl Housekeeping {
         }
         let (env, looks) = (env.clone(), self.looks.clone());
         tokio::spawn(async move {
-            let _ = looks.send(Some(Look { listing: None, directories: directories(&env).await }));
+            let _ = looks.send(Some(Look { found: None, directories: directories(&env).await }));
         });
     }
 
@@ -212,11 +221,11 @@ impl Housekeeping {
         let has_none = |uid: &&String| {
             !known.contains(uid.as_str()) && !self.tidying.contains(*uid) && !env.set_aside.holds(uid)
         };
-        present.pods.keys().chain(&present.directories).filter(has_none).cloned().collect()
+        present.pods.uids().chain(&present.directories).filter(has_none).cloned().collect()
     }
 
     /// Starts a look, unless one is under way.
-    fn look(&mut self, env: &Arc<Environment>) {
+    fn look(&mut self, env: &Arc<Environment>, whose: Whose) {
         if std::mem::replace(&mut self.looking, true) {
             return;
         }
@@ -226,14 +235,14 @@ impl Housekeeping {
         let (env, looks, news) = (env.clone(), self.looks.clone(), self.answered != Some(true));
         tokio::spawn(async move {
             // After a panic, which the log has, the next look is another try.
-            let look = AssertUnwindSafe(look(&env, news)).catch_unwind().await.ok();
+            let look = AssertUnwindSafe(look(&env, whose, news)).catch_unwind().await.ok();
             let _ = looks.send(look);
         });
     }
 
     /// Looks once, for the start.
     pub async fn first(&mut self, env: &Arc<Environment>) {
-        let look = look(env, true).await;
+        let look = look(env, Whose::Own, true).await;
         drop(self.take(Some(look)));
     }
 
@@ -256,12 +265,12 @@ impl Housekeeping {
             self.doubted = true;
             return LookResult::default();
         };
-        let Some(listing) = look.listing else {
+        let Some(found) = look.found else {
             let present = Present { directories: look.directories, ..Present::default() };
             return LookResult { present, ..LookResult::default() };
         };
-        let listing = match listing {
-            Ok(listing) => listing,
+        let pods = match found {
+            Ok(found) => found,
             Err(error) => {
                 let news = self.answered != Some(false);
                 self.answered = Some(false);
@@ -274,9 +283,8 @@ impl Housekeeping {
         if back {
             info!("the runtime answers again");
         }
-        let pods = by_uid(listing);
         let now: BTreeMap<String, u64> =
-            pods.iter().map(|(uid, own)| (uid.clone(), fingerprint(own))).collect();
+            pods.uids().map(|uid| (uid.clone(), pods.fingerprint(uid))).collect();
         let uids: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();
         let changed: Vec<String> =
             uids.into_iter().filter(|uid| back || self.last.get(*uid) != now.get(*uid)).cloned().collect();
@@ -318,12 +326,11 @@ impl Housekeeping {
         env: &Arc<Environment>,
         sink: &HierarchyHandle,
         known: &BTreeSet<&str>,
-        present: Present,
+        present: &Present,
     ) {
-        let unowned = self.unowned(env, known, &present);
-        let mut pods = present.pods;
+        let unowned = self.unowned(env, known, present);
         for uid in unowned.intersection(&self.suspects) {
-            let left = pods.remove(uid).unwrap_or_default();
+            let left = present.pods.of(uid);
             info!(
                 uid,
                 "removing what no pod owns: {} sandboxes, {} containers",
@@ -358,20 +365,22 @@ impl Drop for Tidied {
     }
 }
 
-async fn look(env: &Arc<Environment>, news: bool) -> Look {
+async fn look(env: &Arc<Environment>, whose: Whose, news: bool) -> Look {
     // It may be another runtime after it was unavailable.
     if news && let Ok(can) = env.client.recursive_read_only().await {
         env.recursive_read_only.store(can, Ordering::Relaxed);
     }
     let ownership = &env.ownership;
-    let listing = match ownership.includes_kubelets() {
-        true => env.client.list().await.map(|all| look_at::ours(all, ownership)),
-        false => env.client.list_owned(OWNER, ownership.owner()).await,
+    let listing = match whose {
+        Whose::Shared => env.list.list().await,
+        Whose::Own if ownership.includes_kubelets() => env.client.list().await.map(Arc::new),
+        Whose::Own => env.client.list_owned(OWNER, ownership.owner()).await.map(Arc::new),
     };
     if let Ok(listing) = &listing {
         devices::reconcile(env, listing).await;
     }
-    Look { listing: Some(listing), directories: directories(env).await }
+    let found = listing.map(|listing| Found::new(listing, |labels| ownership.has(labels)));
+    Look { found: Some(found), directories: directories(env).await }
 }
 
 /// The uids of the pods that have a directory.

@@ -59,6 +59,10 @@ pub fn quiet(events: EventStream) -> Duration {
     if events == EventStream::Unsupported { WITHOUT_EVENTS } else { REGULAR }
 }
 
+/// The reason of a list that nothing but the time asks for. It may be one that other parts read too, which comes
+/// a moment later.
+pub const MINUTE_OLD: &str = "the last one is a minute old";
+
 /// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.
 pub fn reason(doubts: Doubts, since: Option<Duration>) -> Option<&'static str> {
     let is_due = |after| since.is_some_and(|since| since >= after);
@@ -75,7 +79,7 @@ pub fn reason(doubts: Doubts, since: Option<Duration>) -> Option<&'static str> {
             doubts.events == EventStream::Unsupported && is_due(WITHOUT_EVENTS),
             "the runtime has no stream of events",
         ),
-        (is_due(ALMOST), "the last one is a minute old"),
+        (is_due(ALMOST), MINUTE_OLD),
     ];
     reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
 }
@@ -108,6 +112,11 @@ mod tests {
             assert_eq!(reason(doubts, since).is_some(), due, "{doubts:?} {since:?}");
             let at_once = due && since.is_some_and(|since| since < WITHOUT_EVENTS);
             assert_eq!(doubts.any(), at_once, "{doubts:?}");
+            // While something is in doubt no list waits for other parts.
+            let is_regular = reason(doubts, since) == Some(MINUTE_OLD);
+            assert_eq!(is_regular, doubts == none && since == seconds(50), "{doubts:?} {since:?}");
+            let late = reason(doubts, seconds(50));
+            assert_eq!(late == Some(MINUTE_OLD), doubts == none, "{doubts:?}");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Manager {
             self.assign();
         }
         for uid in found.changed {
-            let listed = found.present.pods.get(&uid).cloned().unwrap_or_default();
+            let listed = found.present.pods.of(&uid);
             // After a start most of the list is what the workers have seen already.
             let state = self.workers.get(&uid).and_then(|entry| entry.state.upgrade());
             if state.is_none_or(|state| look::differs(&state.read().observed, &listed)) {
@@ -53,7 +53,7 @@ impl Manager {
         // now.
         if self.desired.is_complete() {
             match found.present.asked {
-                true => self.housekeeping.tidy(&self.env, &self.sink, &known, found.present),
+                true => self.housekeeping.tidy(&self.env, &self.sink, &known, &found.present),
                 false => self.housekeeping.searched(&self.env, &known, &found.present),
             }
         }

@@ -24,6 +24,7 @@ use super::plan::{self, Goal};
 use super::run::Run;
 use super::runtime::DiskUsage;
 use super::shared::{Deps, Shared};
+use super::sweep::When;
 
 /// How long a run may take, with the wait for another one; each removal may take minutes.
 const RUN_LIMIT: Duration = Duration::from_secs(3 * 3600);
@@ -56,26 +57,30 @@ impl Collector {
         while inner.acts && inner.board.desired().is_none() {
             tokio::time::sleep(START).await;
         }
+        let mut when = When::Now;
         loop {
             pulse.progress();
-            self.run_once().await;
+            self.run_once(when).await;
             pulse.waits();
-            tokio::select! {
-                () = tokio::time::sleep_until(every(inner.settings.period).into()) => {}
-                () = inner.pressure.notified() => {}
+            when = tokio::select! {
+                () = tokio::time::sleep_until(every(inner.settings.period).into()) => When::Shared,
+                () = inner.pressure.notified() => When::Now,
             }
         }
     }
 
-    /// One periodic run.
-    async fn run_once(&self) {
+    /// One periodic run; `when` the runtime is listed.
+    async fn run_once(&self, when: When) {
         let inner = &self.0;
         let _running = inner.run_lock.lock().await;
         if !inner.acts {
-            let detected = inner.detect_now(&mut RunCache::default()).await.map(drop);
+            let detected = match inner.list(when).await {
+                Ok(listing) => inner.detect(&listing, &mut RunCache::default()).await.map(drop),
+                Err(error) => Err(error.into()),
+            };
             return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
         }
-        let contents = inner.contents().await;
+        let contents = inner.contents(when).await;
         let detected = match &contents {
             Ok(contents) => inner.detect(&contents.listing, &mut RunCache::default()).await.map(drop),
             Err(_) => inner.detect_now(&mut RunCache::default()).await.map(drop),
@@ -103,7 +108,7 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(dry, Some(steps), &inner.removals);
-        let containers = inner.collect_containers(&mut run, inner.contents().await, false).await;
+        let containers = inner.collect_containers(&mut run, inner.contents(When::Now).await, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
             inner.report(&run, &containers, &images);
@@ -138,7 +143,7 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None, &inner.removals);
-        let done = inner.collect_containers(&mut run, inner.contents().await, true).await;
+        let done = inner.collect_containers(&mut run, inner.contents(When::Now).await, true).await;
         inner.reporter.report(
             Part::Container,
             inner.count_early_end(Part::Container, &done).or(run.failure(Part::Container)),

@@ -226,6 +226,7 @@ impl Fixture {
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
         let needs = Deps {
             runtime: Arc::new(runtime.clone()),
+            list: None,
             disk: Arc::new(runtime.clone()),
             state_dir: dir.path().to_owned(),
             root_dir: dir.path().to_owned(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use nodewarden_cri::SharedList;
 use nodewarden_model::{FsUse, GcSettings};
 use nodewarden_pods::spec::Ownership;
 use nodewarden_pods::status::PodStatusCache;
@@ -30,6 +31,8 @@ const STATFS_LIMIT: Duration = Duration::from_secs(5);
 pub struct Deps {
     /// The container runtime.
     pub runtime: Arc<dyn Runtime>,
+    /// Lists of the runtime that other parts read too, for periodic runs; `None`: each run asks by itself.
+    pub list: Option<SharedList>,
     /// Reads how full file systems are.
     pub disk: Arc<dyn Disk>,
     /// Directory of `images.json`, on the node's file system.
@@ -54,6 +57,7 @@ pub struct Deps {
 pub struct Shared {
     pub settings: GcSettings,
     pub runtime: Arc<dyn Runtime>,
+    pub list: Option<SharedList>,
     pub image_fs: ImageFs,
     /// Why the images' file system is not known for certain, as last reported.
     pub image_fs_problem: Mutex<Option<String>>,
@@ -90,6 +94,7 @@ impl Shared {
             image_fs: ImageFs::new(deps.runtime.clone()),
             image_fs_problem: Mutex::default(),
             runtime: deps.runtime,
+            list: deps.list,
             disk: deps.disk,
             places: Places::new(&blocking::FILE_SYSTEMS, 1),
             root_dir: deps.root_dir,

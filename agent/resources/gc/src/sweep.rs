@@ -1,9 +1,10 @@
 //! Removes dead containers, dead sandboxes and the logs of both (kubelet `containerGC.GarbageCollect`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use nodewarden_cri::Listing;
+use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_pods::volume::VolumeError;
 use nodewarden_pods::{log_links, log_owner};
 use nodewarden_tasks::blocking;
@@ -20,7 +21,16 @@ use super::{GcError, plan};
 pub struct Contents {
     logs: Result<Vec<PodLogs>, GcError>,
     /// What the runtime has, read after the logs.
-    pub listing: Listing,
+    pub listing: Arc<Listing>,
+}
+
+/// When the runtime is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// At once.
+    Now,
+    /// Together with other parts, a moment later.
+    Shared,
 }
 
 impl Shared {
@@ -28,9 +38,18 @@ impl Shared {
     ///
     /// # Errors
     /// The runtime cannot be listed. That logs cannot be listed is found when they are collected.
-    pub async fn contents(&self) -> Result<Contents, GcError> {
+    pub async fn contents(&self, when: When) -> Result<Contents, GcError> {
+        // The logs first: a shared list is never older than the question for it, too.
         let logs = self.find_logs().await;
-        Ok(Contents { logs, listing: self.runtime.list().await? })
+        Ok(Contents { logs, listing: self.list(when).await? })
+    }
+
+    /// What the runtime has, as of a time after this call.
+    pub async fn list(&self, when: When) -> Result<Arc<Listing>, RuntimeError> {
+        match (when, &self.list) {
+            (When::Shared, Some(shared)) => shared.list().await,
+            _ => self.runtime.list().await.map(Arc::new),
+        }
     }
 
     /// Removes dead containers and sandboxes beyond the limits. `all_unused`: also everything of pods that
@@ -60,6 +79,8 @@ impl Shared {
             match self.runtime.remove_container(id).await {
                 Ok(()) => {
                     run.removed(Part::Container, id, name, None);
+                    // Others may read the same list; it is copied when there is something to remove.
+                    let listing = Arc::make_mut(&mut listing);
                     listing.containers.retain(|container| container.id != *id);
                 }
                 Err(error) => run.failed(Part::Container, id, name, error.to_string()),
@@ -67,7 +88,7 @@ impl Shared {
         }
         // The runtime is asked again which containers are left in them.
         if !plan.sandboxes.is_empty() && !run.dry {
-            listing = self.runtime.list().await?;
+            listing = self.list(When::Now).await?;
         }
         for id in &plan.sandboxes {
             let uid = facts.sandboxes.iter().find(|fact| fact.id == *id).map(|fact| fact.uid.as_str());
@@ -78,13 +99,14 @@ impl Shared {
                 match self.runtime.remove_sandbox(id).await {
                     Ok(()) => {
                         run.removed(Part::Sandbox, id, name, None);
-                        listing.sandboxes.retain(|sandbox| sandbox.id != *id);
+                        Arc::make_mut(&mut listing).sandboxes.retain(|sandbox| sandbox.id != *id);
                     }
                     Err(error) => run.failed(Part::Sandbox, id, name, error.to_string()),
                 }
             }
         }
-        if run.dry {
+        if run.dry && !plan.containers.is_empty() {
+            let listing = Arc::make_mut(&mut listing);
             listing.containers.retain(|container| !plan.containers.contains(&container.id));
         }
         self.collect_logs(run, logs?, &listing, all_unused).await;

@@ -15,8 +15,8 @@ fn look_of(uids: &[(&str, i32)]) -> Option<Look> {
         ..Default::default()
     };
     let sandboxes = uids.iter().map(sandbox).collect();
-    let listing = Some(Ok(Listing { sandboxes, containers: Vec::new() }));
-    Some(Look { listing, directories: BTreeSet::new() })
+    let listing = Arc::new(Listing { sandboxes, containers: Vec::new() });
+    Some(Look { found: Some(Ok(Found::new(listing, |_| true))), directories: BTreeSet::new() })
 }
 
 #[test]
@@ -110,4 +110,27 @@ async fn what_no_pod_owns_and_cannot_be_removed_is_set_aside() {
     let shown = env.set_aside.shown();
     assert!(shown.len() == 1 && shown[0].1.contains("Operation not permitted"), "{shown:?}");
     drop(immutable);
+}
+
+/// The regular one may be one that other parts read too.
+#[tokio::test]
+async fn a_list_because_of_a_doubt_is_asked_for_at_once_and_a_regular_one_is_shared() {
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let node = Node::start(spec, ContainerRecord::default(), Fake::new(0), Script::default()).await;
+    let env = &node.state.env;
+    let mut housekeeping = Housekeeping::default();
+    housekeeping.set_events(EventStream::Open);
+    housekeeping.look_if_due(env);
+    assert!(housekeeping.found().await.present.asked, "the first list");
+    let long_ago = Instant::now().checked_sub(relist::REGULAR).expect("a machine that runs for a minute");
+    for (what, doubted, shared) in [("a minute later", false, true), ("in doubt", true, false)] {
+        housekeeping.began = Some(long_ago);
+        housekeeping.doubted = doubted;
+        // The other part asks at the same time.
+        let other = env.list.list();
+        housekeeping.look_if_due(env);
+        let (other, found) = tokio::join!(other, housekeeping.found());
+        assert!(found.present.asked && found.changed.is_empty(), "{what}");
+        assert_eq!(found.present.pods.is_of(&other.unwrap()), shared, "{what}");
+    }
 }

@@ -182,8 +182,10 @@ impl Node {
         let (devices, serving) = Devices::start(&settings, Arc::new(|_| {})).await;
         std::fs::write(dir.path().join("resolv.conf"), "").unwrap();
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+        let client = runtime.serve(dir.path());
         let env = Arc::new(Environment {
-            client: runtime.serve(dir.path()),
+            list: nodewarden_cri::SharedList::new(client.endpoint(), Duration::from_secs(5)),
+            client,
             settings: NodeSettings { cgroups_per_qos: false, ..NodeSettings::default() },
             pods: PodSettings {
                 logs_dir: dir.path().join("logs"),

@@ -90,6 +90,7 @@ fn collector(dir: &Path, journal: &Journal, runtime: Client, disk: Available) ->
     board.set_desired(DesiredPods { complete: true, ..DesiredPods::default() });
     let deps = nodewarden_gc::Deps {
         runtime: Arc::new(runtime),
+        list: None,
         disk: Arc::new(disk),
         state_dir: dir.to_owned(),
         root_dir: dir.to_owned(),
