@@ -91,7 +91,7 @@ pub(super) static DONE: &[(&str, &str)] = &[
     ("featureGates", "Feature gates by name."),
     (
         "fileCheckFrequency",
-        "Time between two readings of staticPodPath, beside what the kernel reports; 0s: the default.",
+        "Time between two looks at staticPodPath; at least a minute where the kernel reports every change (no links, no network file system); 0s: the default.",
     ),
     ("healthzBindAddress", "IP address of healthzPort."),
     ("healthzPort", "Port of /healthz without authentication; 0: none."),

@@ -4,11 +4,13 @@ mod changes;
 mod directory;
 mod error;
 mod file;
+mod relist;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
 use nodewarden_model::Origin;
@@ -37,6 +39,8 @@ pub struct Manifests {
     origins: PodOrigins,
     /// Whether something was read since [`Manifests::desired`] that may change it.
     is_changed: bool,
+    /// Every file was listed as the only name of what was read, and nothing was read since.
+    is_reported: bool,
 }
 
 /// A file as it was last read.
@@ -65,7 +69,14 @@ impl Manifests {
             not_listed: None,
             origins: PodOrigins::default(),
             is_changed: true,
+            is_reported: false,
         }
+    }
+
+    /// Whether each change of what is known is a change in the directory itself: no file is a link or has another
+    /// name, as far as a list of the directory and what was read before it show.
+    pub fn is_reported(&self) -> bool {
+        self.is_reported
     }
 
     /// The pods' names end with the node's (kubelet `generatePodName`): those of all nodes in a cluster are
@@ -119,15 +130,29 @@ impl Manifests {
     pub fn list(&mut self) -> BTreeSet<OsString> {
         let known = self.files.len();
         let (names, not_listed) = match list(&self.dir) {
-            Ok(names) => {
+            Ok(listed) => {
+                self.is_reported = listed.iter().all(|(name, listed)| self.is_as_listed(name, listed));
+                let names: BTreeSet<OsString> = listed.into_iter().map(|(name, _)| name).collect();
                 self.files.retain(|name, _| names.contains(name));
                 (names, None)
             }
-            Err(error) => (BTreeSet::new(), Some(error.to_string())),
+            Err(error) => {
+                self.is_reported = false;
+                (BTreeSet::new(), Some(error.to_string()))
+            }
         };
         self.is_changed |= self.files.len() != known || self.not_listed != not_listed;
         self.not_listed = not_listed;
         names
+    }
+
+    /// Whether a change of this file is one in the directory. What is neither a file nor a link is no manifest.
+    fn is_as_listed(&self, name: &OsStr, listed: &Entry) -> bool {
+        let stamp = self.files.get(name).and_then(|known| known.stamp);
+        match listed.is_file_or_link {
+            true => stamp.is_some_and(|stamp| stamp.is_only_name(listed.inode)),
+            false => true,
+        }
     }
 
     /// Reads one file of the directory, which may be gone.
@@ -155,7 +180,9 @@ impl Manifests {
             return;
         }
         let known = self.files.remove(&name);
-        self.is_changed |= known.is_some() || !matches!(content, Ok(Content::None));
+        let is_news = known.is_some() || !matches!(content, Ok(Content::None));
+        self.is_changed |= is_news;
+        self.is_reported &= !is_news;
         let before = known.unwrap_or_default().text;
         let (text, stamp) = match content {
             Ok(Content::None | Content::AsBefore) => return,
@@ -208,13 +235,26 @@ pub fn is_manifest(name: &OsStr) -> bool {
     !name.as_encoded_bytes().starts_with(b".")
 }
 
-fn list(dir: &Path) -> Result<BTreeSet<OsString>, ManifestError> {
+/// What the directory itself has of a name.
+#[derive(Debug)]
+struct Entry {
+    inode: u64,
+    is_file_or_link: bool,
+}
+
+fn list(dir: &Path) -> Result<Vec<(OsString, Entry)>, ManifestError> {
     let fail = |source| ManifestError::File { call: "list", path: dir.to_owned(), source };
-    let names = fs::read_dir(dir).map_err(fail)?.map(|entry| entry.map(|e| e.file_name()));
-    names
-        .filter(|name| name.as_ref().map_or(true, |name| is_manifest(name)))
-        .collect::<Result<_, _>>()
-        .map_err(fail)
+    let mut listed = Vec::new();
+    for entry in fs::read_dir(dir).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
+        if is_manifest(&name) {
+            // What it is cannot be told of a file that is gone since.
+            let is_file_or_link = entry.file_type().map_or(true, |kind| kind.is_file() || kind.is_symlink());
+            listed.push((name, Entry { inode: entry.ino(), is_file_or_link }));
+        }
+    }
+    Ok(listed)
 }
 
 /// The file's pods; `before` is what was known of it.

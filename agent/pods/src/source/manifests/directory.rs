@@ -21,7 +21,7 @@ pub struct ManifestSource {
 
 impl ManifestSource {
     /// `node` goes into the uid of pods that have none; every file is looked at every `relist`
-    /// (`fileCheckFrequency`).
+    /// (`fileCheckFrequency`), or each minute where the kernel reports every change.
     pub fn new(dir: &Path, node: &str, relist: Duration) -> Self {
         Self { manifests: Manifests::new(dir, node), relist, last: Desired::default() }
     }

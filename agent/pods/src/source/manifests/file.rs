@@ -31,6 +31,7 @@ pub enum Content {
 pub struct Stamp {
     device: u64,
     inode: u64,
+    links: u64,
     size: u64,
     modified: i128,
     changed: i128,
@@ -42,10 +43,18 @@ impl Stamp {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
+            links: metadata.nlink(),
             size: metadata.size(),
             modified: time(metadata.mtime(), metadata.mtime_nsec()),
             changed: time(metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Whether it is of this very file of a directory, and no other name leads to it: then each change of it is
+    /// one in that directory. `inode`: as the directory has it, where a link has an inode of its own, and what a
+    /// mount hides has its own too.
+    pub fn is_only_name(&self, inode: u64) -> bool {
+        self.inode == inode && self.links == 1
     }
 
     /// Whether a write at `now` or later changes it.

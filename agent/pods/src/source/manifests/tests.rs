@@ -88,6 +88,46 @@ fn what_the_files_want_is_put_together_again_only_after_a_change() {
     assert_eq!(looked(&mut f), None);
 }
 
+/// A change of a link's target, or of a file through another name, is none in the directory.
+#[test]
+fn changes_are_reported_by_the_directory_unless_a_file_is_a_link_or_has_another_name() {
+    let mut f = Fixture::new();
+    let path = f.dir.path().to_owned();
+    let looked = |f: &mut Fixture| {
+        for name in f.manifests.list() {
+            let look = f.manifests.look_if_changed(&name);
+            f.manifests.take(look);
+        }
+        f.manifests.is_reported()
+    };
+    assert!(looked(&mut f), "there is nothing");
+    fs::create_dir(path.join("directory")).unwrap();
+    assert!(looked(&mut f), "a directory is no manifest");
+    f.write("a.yaml", manifest("a"));
+    f.write(".target", manifest("b"));
+    f.write("c.yaml", manifest("c"));
+    assert!(!looked(&mut f), "it was just written");
+    // Until its times would show the next write.
+    let settles = |f: &mut Fixture| {
+        (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            looked(f)
+        })
+    };
+    assert!(settles(&mut f));
+    f.read("a.yaml");
+    assert!(!f.manifests.is_reported(), "what was read may be another file");
+    assert!(looked(&mut f));
+    std::os::unix::fs::symlink(path.join(".target"), path.join("b.yaml")).unwrap();
+    assert!(!looked(&mut f) && !looked(&mut f), "a link");
+    fs::remove_file(path.join("b.yaml")).unwrap();
+    assert!(looked(&mut f));
+    fs::hard_link(path.join("c.yaml"), path.join(".c")).unwrap();
+    assert!(!settles(&mut f), "it may be written to by its other name");
+    fs::remove_dir_all(&path).unwrap();
+    assert!(!looked(&mut f), "there is no directory");
+}
+
 #[test]
 fn a_removed_file_takes_its_pods_and_a_removed_directory_does_not() {
     let mut f = Fixture::new();

@@ -16,15 +16,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 use nodewarden_tasks::parts::{self, Part};
+use nodewarden_tasks::pause::every;
 use tracing::{debug, warn};
 
 use super::Manifests;
 use super::changes::{Changes, Due};
+use super::relist::{Listed, MINUTE, MISSING, Reports, is_local};
 use crate::source::{Desired, DesiredSender, report};
 use nodewarden_machine::inotify::EventQueue;
 
-/// How often a directory is looked for that does not exist.
-const MISSING: Duration = Duration::from_secs(1);
 /// How long changes that follow each other are collected into one.
 const BURST: Duration = Duration::from_millis(10);
 
@@ -45,7 +45,8 @@ impl Drop for Watching {
     }
 }
 
-/// Starts a thread that reads what changes in the directory, and looks at everything every `relist`.
+/// Starts a thread that reads what changes in the directory, and looks at everything every `relist`; each minute,
+/// if that is longer, where the kernel reports every change.
 /// `changes` is called on that thread with each value that differs from the one before, which is `before` at
 /// first.
 ///
@@ -65,6 +66,7 @@ pub fn watch(
         relist,
         events,
         watched: None,
+        is_local: false,
         changes: Changes::default(),
         listed: None,
         last: before,
@@ -87,9 +89,11 @@ struct Watcher {
     relist: Duration,
     events: EventQueue,
     watched: Option<WatchDescriptor>,
+    /// Only this machine writes to the directory's file system.
+    is_local: bool,
     changes: Changes,
     /// When everything was last read.
-    listed: Option<Instant>,
+    listed: Option<Listed>,
     /// What was sent last.
     last: Desired,
     send: DesiredSender,
@@ -135,7 +139,7 @@ impl Watcher {
             // Watched before it is read, so that no change falls between the two.
             self.add_watch();
             due.names.extend(self.manifests.list());
-            self.listed = Some(now);
+            self.listed = Some(Listed { at: now, minute: every(MINUTE) });
         }
         let Self { manifests, changes, .. } = self;
         due.names.retain(|name| !changes.is_writing(name));
@@ -165,8 +169,12 @@ impl Watcher {
 
     /// When everything is to be read again; `None`: now.
     fn relist_at(&self) -> Option<Instant> {
-        let every = if self.watched.is_some() { self.relist } else { self.relist.min(MISSING) };
-        self.listed.map(|listed| listed + every)
+        let reports = match self.watched {
+            None => Reports::None,
+            Some(_) if self.is_local && self.manifests.is_reported() => Reports::All,
+            Some(_) => Reports::Some,
+        };
+        self.listed.map(|listed| listed.again(self.relist, reports))
     }
 
     /// (Again) watches the directory: the same one is watched once, another one of that name instead of it.
@@ -182,6 +190,7 @@ impl Watcher {
             | AddWatchFlags::IN_ONLYDIR;
         let before = self.watched.take();
         self.watched = self.events.add(self.manifests.dir(), flags).ok();
+        self.is_local = is_local(self.manifests.dir());
         if let Some(before) = before.filter(|before| self.watched != Some(*before)) {
             self.events.remove(before);
         }

@@ -105,21 +105,46 @@ fn each_change_is_sent() {
     );
 }
 
+fn watcher(dir: &Path, relist: Duration) -> Watcher {
+    Watcher {
+        manifests: Manifests::new(dir, "node"),
+        relist,
+        events: EventQueue::new().unwrap(),
+        watched: None,
+        is_local: false,
+        changes: Changes::default(),
+        listed: None,
+        last: Desired::default(),
+        send: Box::new(|_| {}),
+    }
+}
+
+#[test]
+fn a_directory_is_looked_at_each_minute_only_while_every_change_of_it_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let period = Duration::from_secs(20);
+    let mut watcher = watcher(dir.path(), period);
+    assert!(watcher.read() && watcher.manifests.is_reported());
+    let listed = watcher.listed.unwrap();
+    assert!(listed.minute > listed.at);
+    let again = |watcher: &Watcher| watcher.relist_at().unwrap();
+    watcher.is_local = false;
+    assert_eq!(again(&watcher), listed.at + period, "another machine may write");
+    watcher.is_local = true;
+    assert_eq!(again(&watcher), listed.minute.max(listed.at + period));
+    fs::write(dir.path().join("a.yaml"), manifest("a")).unwrap();
+    assert!(watcher.read());
+    assert_eq!(again(&watcher), listed.at + period, "it is not known yet whether that is a link");
+    watcher.watched = None;
+    assert_eq!(again(&watcher), listed.at + MISSING, "nothing is reported");
+}
+
 /// The events of such a file are consumed with those of the others: no other event will come.
 #[test]
 fn a_file_written_while_others_are_read_is_not_left_until_the_next_listing() {
     let dir = tempfile::tempdir().unwrap();
     let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).unwrap();
-    let mut watcher = Watcher {
-        manifests: Manifests::new(dir.path(), "node"),
-        relist: Duration::from_secs(600),
-        events: EventQueue::new().unwrap(),
-        watched: None,
-        changes: Changes::default(),
-        listed: None,
-        last: Desired::default(),
-        send: Box::new(|_| {}),
-    };
+    let mut watcher = watcher(dir.path(), Duration::from_secs(600));
     assert!(watcher.read() && watcher.watched.is_some());
     fs::write(dir.path().join("a.yaml"), manifest("a")).unwrap();
     watcher.take_events();
