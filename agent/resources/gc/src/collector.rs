@@ -70,7 +70,7 @@ impl Collector {
     }
 
     /// One periodic run; `when` the runtime is listed.
-    async fn run_once(&self, when: When) {
+    pub(crate) async fn run_once(&self, when: When) {
         let inner = &self.0;
         let _running = inner.run_lock.lock().await;
         if !inner.acts {
@@ -80,7 +80,7 @@ impl Collector {
             };
             return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
         }
-        let contents = inner.contents(when).await;
+        let contents = inner.contents(when, true).await;
         let detected = match &contents {
             Ok(contents) => inner.detect(&contents.listing, &mut RunCache::default()).await.map(drop),
             Err(_) => inner.detect_now(&mut RunCache::default()).await.map(drop),
@@ -108,7 +108,7 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(dry, Some(steps), &inner.removals);
-        let containers = inner.collect_containers(&mut run, inner.contents(When::Now).await, false).await;
+        let containers = inner.collect_containers(&mut run, inner.contents(When::Now, !dry).await, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
             inner.report(&run, &containers, &images);
@@ -143,7 +143,7 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None, &inner.removals);
-        let done = inner.collect_containers(&mut run, inner.contents(When::Now).await, true).await;
+        let done = inner.collect_containers(&mut run, inner.contents(When::Now, true).await, true).await;
         inner.reporter.report(
             Part::Container,
             inner.count_early_end(Part::Container, &done).or(run.failure(Part::Container)),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_config::Endpoint;
-use nodewarden_cri::{About, ListedContainer, ListedSandbox, Listing, RuntimeError};
+use nodewarden_cri::{About, ListedContainer, ListedSandbox, Listing, RuntimeError, SharedList};
 use nodewarden_model::{FsUse, GcSettings, ImageSeen};
 use nodewarden_pods::spec::Ownership;
 use nodewarden_pods::status::{DesiredPods, PodStatusCache};
@@ -220,13 +220,18 @@ impl Fixture {
 
     /// The pods are not known yet.
     pub fn starting(runtime: State, settings: &GcSettings) -> Self {
+        Self::with(runtime, settings, None)
+    }
+
+    /// The pods are not known yet; periodic runs read `list`.
+    pub fn with(runtime: State, settings: &GcSettings, list: Option<SharedList>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let runtime = FakeRuntime(Arc::new(Mutex::new(runtime)));
         let (board, holds) = (PodStatusCache::default(), Holds::default());
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
         let needs = Deps {
             runtime: Arc::new(runtime.clone()),
-            list: None,
+            list,
             disk: Arc::new(runtime.clone()),
             state_dir: dir.path().to_owned(),
             root_dir: dir.path().to_owned(),

@@ -43,10 +43,15 @@ pub struct ImageSnapshot {
 impl Shared {
     /// Reads the images, and their users in `listing` and in manifests.
     pub async fn snapshot(&self, listing: &Listing, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
-        let images = self.runtime.images().await?;
-        if cache.sandbox_image.is_none() {
-            cache.sandbox_image = Some(self.runtime.sandbox_image(&listing.sandboxes).await?);
-        }
+        // Asked at the same time, so that both answers are read at once.
+        let sandbox_image = async {
+            match cache.sandbox_image.take() {
+                Some(known) => Ok(known),
+                None => self.runtime.sandbox_image(&listing.sandboxes).await,
+            }
+        };
+        let (images, sandbox_image) = tokio::try_join!(self.runtime.images(), sandbox_image)?;
+        cache.sandbox_image = Some(sandbox_image);
         let manifest_images = self.manifest_images();
         for ManifestImage { reference, .. } in &manifest_images {
             let unknown = ImageIndex::new(&images, &cache.references).id(reference).is_none();

@@ -1,6 +1,6 @@
 //! Removes dead containers, dead sandboxes and the logs of both (kubelet `containerGC.GarbageCollect`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -34,13 +34,14 @@ pub enum When {
 }
 
 impl Shared {
-    /// Reads the logs and the runtime's list.
+    /// Reads the logs and the runtime's list. `remove_links`: links to logs that are gone are removed first, in the
+    /// same turn of a blocking thread.
     ///
     /// # Errors
     /// The runtime cannot be listed. That logs cannot be listed is found when they are collected.
-    pub async fn contents(&self, when: When) -> Result<Contents, GcError> {
+    pub async fn contents(&self, when: When, remove_links: bool) -> Result<Contents, GcError> {
         // The logs first: a shared list is never older than the question for it, too.
-        let logs = self.find_logs().await;
+        let logs = self.find_logs(remove_links).await;
         Ok(Contents { logs, listing: self.list(when).await? })
     }
 
@@ -110,16 +111,23 @@ impl Shared {
             listing.containers.retain(|container| !plan.containers.contains(&container.id));
         }
         self.collect_logs(run, logs?, &listing, all_unused).await;
-        if !run.dry {
+        // Those to logs that were gone before are removed with the reading of the logs.
+        if run.count(Part::Logs) > 0 {
             self.remove_links().await;
         }
         Ok(())
     }
 
     /// The directories of logs, and what is in them.
-    async fn find_logs(&self) -> Result<Vec<PodLogs>, GcError> {
+    async fn find_logs(&self, remove_links: bool) -> Result<Vec<PodLogs>, GcError> {
         let root = self.logs_dir.clone();
-        let found = blocking::TIDYING.run(move || logs::scan(&root)).await;
+        let found = blocking::TIDYING.run(move || {
+            if remove_links {
+                remove_dangling(&root);
+            }
+            logs::scan(&root)
+        });
+        let found = found.await;
         Ok(found.map_err(|_| GcError::Panicked)??)
     }
 
@@ -151,14 +159,8 @@ impl Shared {
     /// Removes the links to logs that are gone ([`log_links`]).
     async fn remove_links(&self) {
         let logs = self.logs_dir.clone();
-        let removed = blocking::TIDYING.run(move || {
-            let directory = log_links::directory(&logs);
-            if let Err(error) = log_links::remove_dangling(&directory, &logs) {
-                debug!("cannot remove links to logs in {}: {error}", directory.display());
-            }
-        });
         // A panic is a bug of the agent; it is tried again.
-        let _ = removed.await;
+        let _ = blocking::TIDYING.run(move || remove_dangling(&logs)).await;
     }
 
     /// Notes in these directories that their logs are this agent's.
@@ -196,5 +198,12 @@ impl Shared {
         // Desired pods are read last: a pod may have started since, and is not gone.
         let pods = self.board.pods();
         Pods::new(pods, &self.board.desired().unwrap_or_default())
+    }
+}
+
+fn remove_dangling(logs: &Path) {
+    let directory = log_links::directory(logs);
+    if let Err(error) = log_links::remove_dangling(&directory, logs) {
+        debug!("cannot remove links to logs in {}: {error}", directory.display());
     }
 }

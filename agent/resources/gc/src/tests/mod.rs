@@ -3,3 +3,4 @@
 mod pods;
 mod rounds;
 mod runs;
+mod shared_list;

@@ -97,6 +97,12 @@ async fn the_newest_dead_container_is_kept_and_everything_of_gone_pods_removed()
     assert!(!logs.join("shop_gone_gone").exists() && !logs.join("shop_u_u/c/0.log").exists());
     assert!(!links.join("gone.log").is_symlink() && links.join("kept.log").is_symlink());
     assert_eq!(collect(&fixture, false).await, []);
+    // A log that another has removed.
+    fs::remove_file(logs.join("shop_u_u/c/1.log")).unwrap();
+    assert_eq!(collect(&fixture, true).await, []);
+    assert!(links.join("kept.log").is_symlink(), "nothing is removed when it is only planned");
+    assert_eq!(collect(&fixture, false).await, []);
+    assert!(!links.join("kept.log").is_symlink());
 }
 
 #[tokio::test(start_paused = true)]
