@@ -179,8 +179,8 @@ impl Asking {
     }
 }
 
-/// The runtime's version and, if that is asked for, what it has; `None` if nothing is. A list that is due by the
-/// time alone waits for other parts to share it.
+/// The runtime's version and, if that is asked for, what it has; `None` if nothing is. A list that is due by
+/// the time alone waits for other parts to share it.
 async fn refresh(
     list: &SharedList,
     ask: Ask,

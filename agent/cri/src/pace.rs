@@ -23,8 +23,8 @@ pub enum Ask {
     List,
 }
 
-/// What to ask for at the end of a minute in which no name was missing. `listed`: time since the last list for
-/// names; `answered`: since the runtime's answer to another part.
+/// What to ask for at the end of a minute in which no name was missing. `listed`: time since the last list
+/// for names; `answered`: since the runtime's answer to another part.
 pub fn regularly(listed: Option<Duration>, answered: Option<Duration>) -> Ask {
     if listed.is_none_or(|since| since >= LIST) {
         Ask::List

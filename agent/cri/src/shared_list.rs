@@ -1,12 +1,13 @@
 //! Lists of everything that the runtime has, which several parts need at the same time, are asked for once.
 //!
 //! Garbage collection, the lifecycle and the names of pods each look at a whole list once a minute, at the
-//! same moment (`nodewarden_tasks::pause::every`). A question is sent a short time after the first of them has
-//! come, and all that come until then get its answer.
+//! same moment (`nodewarden_tasks::pause::every`). A question is sent a short time after the first of them
+//! has come, and all that come until then get its answer.
 //!
-//! So no answer is older than the call that returns it. That matters: garbage collection reads the logs before
-//! it asks, and removes those whose containers are not in the list; the lifecycle takes a pod that began before
-//! it asked, and of which the list has nothing, for one that never ran. Who cannot wait asks with a [`Client`].
+//! So no answer is older than the call that returns it. That matters: garbage collection reads the logs
+//! before it asks, and removes those whose containers are not in the list; the lifecycle takes a pod that
+//! began before it asked, and of which the list has nothing, for one that never ran. Who cannot wait asks
+//! with a [`Client`].
 //!
 //! Nothing is kept: a list is freed with the last user's reference to it.
 
@@ -20,8 +21,8 @@ use super::{Client, Listing, RuntimeError};
 use nodewarden_config::Endpoint;
 use nodewarden_tasks::pause::shortly;
 
-/// How long a question waits for others at least. Garbage collection comes some milliseconds after the rest: it
-/// reads the logs first.
+/// How long a question waits for others at least. Garbage collection comes some milliseconds after the rest:
+/// it reads the logs first.
 const GATHER: Duration = Duration::from_millis(64);
 
 type Answer = Result<Arc<Listing>, RuntimeError>;
@@ -71,7 +72,8 @@ impl SharedList {
         answer
     }
 
-    /// As [`Self::list`], for the names alone: what answers them says nothing of whether others ask each minute.
+    /// As [`Self::list`], for the names alone: what answers them says nothing of whether others ask each
+    /// minute.
     pub(super) async fn join(&self) -> Answer {
         let (sender, answer) = oneshot::channel();
         let is_first = {

@@ -46,8 +46,8 @@ pub fn every(period: Duration) -> Instant {
     BEGUN.get().map_or(now + period, |begun| end_of_period(*begun, now, period))
 }
 
-/// The end of a short pause of at least `least`, and at most 64 ms more, for which the wheel wakes the runtime
-/// once: a multiple of a slot of its second level. Before [`begin`], `least` from now.
+/// The end of a short pause of at least `least`, and at most 64 ms more, for which the wheel wakes the
+/// runtime once: a multiple of a slot of its second level. Before [`begin`], `least` from now.
 pub fn shortly(least: Duration) -> Instant {
     let until = now() + least;
     BEGUN.get().map_or(until, |begun| end_of_short(*begun, until))

@@ -109,7 +109,7 @@ fn decoded<M: Message + Default + PartialEq>(input: &[u8]) -> Option<M> {
 fn list(listing: Listing) {
     let now = Instant::now();
     let mut table = Table::default();
-    table.learn(listing.clone(), now);
+    table.learn(&listing, now);
     nodewarden_lifecycle::fuzzing::observed(&listing, &[], &[]);
     for sandbox in &listing.sandboxes {
         assert!(sandbox.id.is_empty() || table.is_sandbox(&sandbox.id));

@@ -1,8 +1,8 @@
 //! Each minute, every two seconds while something is in doubt, and every five if the runtime has no events:
 //! lists what the runtime has of this agent, finds what changed, and removes what no pod owns (kubelet:
-//! HandlePodCleanups). While pods change their directories are searched every two seconds, and the runtime
-//! reports what begins there. Only sandboxes with this agent's label and directories below its own are ever
-//! touched.
+//! HandlePodCleanups). The list of a minute is one that other parts read too. While pods change their
+//! directories are searched every two seconds, and the runtime reports what begins there. Only sandboxes with
+//! this agent's label and directories below its own are ever touched.
 
 mod found;
 

@@ -59,8 +59,8 @@ pub fn quiet(events: EventStream) -> Duration {
     if events == EventStream::Unsupported { WITHOUT_EVENTS } else { REGULAR }
 }
 
-/// The reason of a list that nothing but the time asks for. It may be one that other parts read too, which comes
-/// a moment later.
+/// The reason of a list that nothing but the time asks for. It may be one that other parts read too, which
+/// comes a moment later.
 pub const MINUTE_OLD: &str = "the last one is a minute old";
 
 /// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.

@@ -73,8 +73,8 @@ impl Manifests {
         }
     }
 
-    /// Whether each change of what is known is a change in the directory itself: no file is a link or has another
-    /// name, as far as a list of the directory and what was read before it show.
+    /// Whether each change of what is known is a change in the directory itself: no file is a link or has
+    /// another name, as far as a list of the directory and what was read before it show.
     pub fn is_reported(&self) -> bool {
         self.is_reported
     }
@@ -146,7 +146,8 @@ impl Manifests {
         names
     }
 
-    /// Whether a change of this file is one in the directory. What is neither a file nor a link is no manifest.
+    /// Whether a change of this file is one in the directory. What is neither a file nor a link is no
+    /// manifest.
     fn is_as_listed(&self, name: &OsStr, listed: &Entry) -> bool {
         let stamp = self.files.get(name).and_then(|known| known.stamp);
         match listed.is_file_or_link {

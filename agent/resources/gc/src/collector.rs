@@ -108,7 +108,8 @@ impl Collector {
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(dry, Some(steps), &inner.removals);
-        let containers = inner.collect_containers(&mut run, inner.contents(When::Now, !dry).await, false).await;
+        let containers =
+            inner.collect_containers(&mut run, inner.contents(When::Now, !dry).await, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
             inner.report(&run, &containers, &images);

@@ -34,8 +34,8 @@ pub enum When {
 }
 
 impl Shared {
-    /// Reads the logs and the runtime's list. `remove_links`: links to logs that are gone are removed first, in the
-    /// same turn of a blocking thread.
+    /// Reads the logs and the runtime's list. `remove_links`: links to logs that are gone are removed first,
+    /// in the same turn of a blocking thread.
     ///
     /// # Errors
     /// The runtime cannot be listed. That logs cannot be listed is found when they are collected.

@@ -30,7 +30,8 @@ impl Found {
             let uid = sandbox.metadata.as_ref().map_or("", |metadata| &metadata.uid);
             push(&mut of(&mut pods, uid).sandboxes, index);
         }
-        for (index, container) in listing.containers.iter().enumerate().filter(|(_, own)| is_ours(&own.labels))
+        for (index, container) in
+            listing.containers.iter().enumerate().filter(|(_, own)| is_ours(&own.labels))
         {
             let uid = container.labels.get(POD_UID).map_or("", String::as_str);
             push(&mut of(&mut pods, uid).containers, index);

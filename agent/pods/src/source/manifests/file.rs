@@ -50,9 +50,9 @@ impl Stamp {
         }
     }
 
-    /// Whether it is of this very file of a directory, and no other name leads to it: then each change of it is
-    /// one in that directory. `inode`: as the directory has it, where a link has an inode of its own, and what a
-    /// mount hides has its own too.
+    /// Whether it is of this very file of a directory, and no other name leads to it: then each change of it
+    /// is one in that directory. `inode`: as the directory has it, where a link has an inode of its own, and
+    /// what a mount hides has its own too.
     pub fn is_only_name(&self, inode: u64) -> bool {
         self.inode == inode && self.links == 1
     }

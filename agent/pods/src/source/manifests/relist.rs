@@ -1,9 +1,10 @@
 //! When every file of the directory is looked at again.
 //!
-//! inotify reports changes that are made on this machine and through this directory. A link's target is changed
-//! elsewhere, a network file system on another machine: only looking finds that, as often as `fileCheckFrequency`
-//! says. Elsewhere a look each minute finds what it may have lost, and what it never reports (a mount over the
-//! directory, another directory above it), together with what other parts do each minute.
+//! inotify reports changes that are made on this machine and through this directory. A link's target is
+//! changed elsewhere, a network file system on another machine: only looking finds that, as often as
+//! `fileCheckFrequency` says. Elsewhere a look each minute finds what it may have lost, and what it never
+//! reports (a mount over the directory, another directory above it), together with what other parts do each
+//! minute.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

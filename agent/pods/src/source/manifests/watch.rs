@@ -45,10 +45,9 @@ impl Drop for Watching {
     }
 }
 
-/// Starts a thread that reads what changes in the directory, and looks at everything every `relist`; each minute,
-/// if that is longer, where the kernel reports every change.
-/// `changes` is called on that thread with each value that differs from the one before, which is `before` at
-/// first.
+/// Starts a thread that reads what changes in the directory, and looks at everything every `relist`; each
+/// minute, if that is longer, where the kernel reports every change. `changes` is called on that thread with
+/// each value that differs from the one before, which is `before` at first.
 ///
 /// # Errors
 /// The thread or its descriptors cannot be created.
