@@ -96,6 +96,11 @@ impl Cache {
         }
     }
 
+    /// Counts the changes of what is known.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Drops identities that were not looked up recently.
     pub fn tidy(&mut self, now: Instant) {
         self.entries.retain(|_, entry| now.duration_since(entry.used) <= KEPT);

@@ -48,7 +48,7 @@ pub use error::{About, RuntimeError};
 pub use events::Events;
 pub use exec::ExecOutput;
 pub use listing::{Labels, ListedContainer, ListedSandbox, Listing};
-pub use names::{Names, State};
+pub use names::{Named, Names, State};
 pub use question::{Answer, Question};
 pub use shared_list::SharedList;
 pub use streaming::{Address, ExecCommand, ExecError, ExecInput};

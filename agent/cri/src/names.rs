@@ -3,6 +3,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -10,6 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::cache::Cache;
+use super::enrich::lacks_names;
 use super::pace::{self, Ask, LEAST, REGULAR, back_off};
 use super::{Listing, RuntimeError, SharedList, Version};
 use nodewarden_config::Endpoint;
@@ -31,6 +33,13 @@ pub enum State {
     Away(String),
 }
 
+/// An identity with all the names that the runtime can know, see [`Names::name_again`].
+#[derive(Debug, Clone)]
+pub struct Named {
+    identity: Arc<Identity>,
+    generation: u64,
+}
+
 /// The names known to one runtime. The background task ends when this is dropped.
 #[derive(Debug)]
 pub struct Names {
@@ -42,6 +51,8 @@ pub struct Names {
 struct Shared {
     list: SharedList,
     cache: Mutex<Cache>,
+    /// [`Cache::generation`].
+    generation: AtomicU64,
     state: Mutex<State>,
     /// What the runtime called itself last.
     runtime_name: Mutex<Option<String>>,
@@ -61,6 +72,7 @@ impl Names {
         let shared = Arc::new(Shared {
             list: SharedList::new(endpoint, limit),
             cache: Mutex::default(),
+            generation: AtomicU64::default(),
             state: Mutex::new(State::Asking),
             runtime_name: Mutex::default(),
             wanted: Notify::new(),
@@ -76,6 +88,20 @@ impl Names {
         if ask {
             self.shared.wanted.notify_one();
         }
+        named
+    }
+
+    /// As [`Self::name`]; takes less time if `last` is what this returned for the same identity before. There
+    /// are thousands of cgroups, and their names seldom change.
+    pub fn name_again(&self, identity: &Arc<Identity>, last: &mut Option<Named>) -> Arc<Identity> {
+        // Before the look-up: names that come meanwhile are looked up next time.
+        let generation = self.shared.generation.load(Ordering::Acquire);
+        if let Some(last) = last.as_ref().filter(|last| last.generation == generation) {
+            return last.identity.clone();
+        }
+        let named = self.name(identity);
+        // One that lacks a name is looked up each time, which makes the runtime be asked for it.
+        *last = (!lacks_names(&named)).then(|| Named { identity: named.clone(), generation });
         named
     }
 
@@ -163,7 +189,7 @@ impl Asking {
             Ok(Some((version, listing))) => {
                 self.failures = 0;
                 if let Some(listing) = listing {
-                    self.shared.cache.lock().learn(&listing, Instant::now());
+                    self.shared.learn(&listing);
                     self.listed = Some(now);
                 }
                 self.shared.set_state(State::Reached(version));
@@ -200,6 +226,12 @@ async fn refresh(
 }
 
 impl Shared {
+    fn learn(&self, listing: &Listing) {
+        let mut cache = self.cache.lock();
+        cache.learn(listing, Instant::now());
+        self.generation.store(cache.generation(), Ordering::Release);
+    }
+
     /// Sets the state, and logs it if its kind has changed.
     fn set_state(&self, state: State) {
         if let State::Reached(version) = &state {

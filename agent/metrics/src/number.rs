@@ -34,36 +34,27 @@ impl Value {
 }
 
 /// Appends `n` in decimal digits.
-pub(crate) fn int(out: &mut Vec<u8>, mut n: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+pub(crate) fn int(out: &mut Vec<u8>, n: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Appends `n` / 10^`places` exactly, without trailing zeros.
+/// Appends `n` / 10^`places` exactly, without trailing zeros. At most 9 places.
 fn decimal(out: &mut Vec<u8>, n: u64, places: usize) {
+    debug_assert!(places <= 9);
     let unit = 10u64.pow(places as u32);
     int(out, n / unit);
-    let mut rest = n % unit;
+    // Less than 10^9: divisions of 32 bits take less time.
+    let mut rest = (n % unit) as u32;
     if rest == 0 {
         return;
     }
-    let mut digits = [0u8; 19];
-    for digit in digits[..places].iter_mut().rev() {
+    let mut text = *b".000000000";
+    for digit in text[1..=places].iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    let end = digits[..places].iter().rposition(|&d| d != b'0').map_or(0, |i| i + 1);
-    out.push(b'.');
-    out.extend_from_slice(&digits[..end]);
+    let end = text.iter().rposition(|&d| d != b'0').map_or(0, |last| last + 1);
+    out.extend_from_slice(&text[..end]);
 }
 
 fn float(out: &mut Vec<u8>, f: f64) {

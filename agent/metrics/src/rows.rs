@@ -33,8 +33,8 @@ pub(super) struct Row<'a> {
     pub pressures: &'a Pressures,
     /// Whether the snapshot has no cgroup below it.
     pub leaf: bool,
-    labels: Range<usize>,
-    stamp: Range<usize>,
+    labels: Range<u32>,
+    end: Range<u32>,
 }
 
 /// All rows and the buffer that holds their labels.
@@ -44,16 +44,30 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The row's rendered label pairs.
-    pub fn labels(&self, row: &Row<'_>) -> &[u8] {
-        &self.text[row.labels.clone()]
+    /// The row's rendered label pairs, with the brace and the space after them.
+    pub fn closed_labels(&self, row: &Row<'_>) -> &[u8] {
+        self.part(&row.labels)
     }
 
-    /// A space and the time of the row's reading in milliseconds since 1970; empty if it was never read.
-    pub fn stamp(&self, row: &Row<'_>) -> &[u8] {
-        &self.text[row.stamp.clone()]
+    /// The row's rendered label pairs.
+    pub fn labels(&self, row: &Row<'_>) -> &[u8] {
+        let closed = self.closed_labels(row);
+        closed.strip_suffix(CLOSE).unwrap_or(closed)
+    }
+
+    /// What follows a value: a space and the time of the row's reading in milliseconds since 1970, if it was
+    /// ever read, and the line feed.
+    pub fn stamped_end(&self, row: &Row<'_>) -> &[u8] {
+        self.part(&row.end)
+    }
+
+    fn part(&self, range: &Range<u32>) -> &[u8] {
+        &self.text[range.start as usize..range.end as usize]
     }
 }
+
+/// What follows the label pairs of a line.
+const CLOSE: &[u8] = b"} ";
 
 impl<'a> Rows<'a> {
     /// Renders the labels of every cgroup of `snapshot`.
@@ -61,24 +75,28 @@ impl<'a> Rows<'a> {
         let groups = current(&snapshot.groups);
         let names = LazyCell::new(|| Names::of(&groups));
         let mut text = Vec::with_capacity(groups.len() * 320);
+        // Texts of cgroups have far less than 4 GiB together.
+        let here = |text: &Vec<u8>| text.len() as u32;
         let rows = (0..groups.len())
             .map(|at| {
                 let group = groups[at];
-                let start = text.len();
+                let start = here(&text);
                 match style {
                     Style::Cadvisor => cadvisor_labels(&mut text, group, &names),
                     Style::Own => own_labels(&mut text, group, &names),
                 }
-                let labels = start..text.len();
+                text.extend_from_slice(CLOSE);
+                let labels = start..here(&text);
                 // The root's totals may be known only from /proc; then the machine's part of the snapshot has
                 // them.
                 let machine = (*group.identity == Identity::Root).then_some(&snapshot.machine.usage);
                 let usage = &group.usage;
                 let time = usage.time.or(machine.and_then(|m| m.time));
-                let start = text.len();
+                let start = here(&text);
                 if let Some(millis) = time.and_then(unix_millis) {
                     push_stamp(&mut text, millis);
                 }
+                text.push(b'\n');
                 let pressures = machine.filter(|_| usage.pressures == Pressures::default());
                 Row {
                     group,
@@ -89,7 +107,7 @@ impl<'a> Rows<'a> {
                     pressures: pressures.map_or(&usage.pressures, |m| &m.pressures),
                     leaf: machine.is_none() && !is_parent(&group.path, &groups[at + 1..]),
                     labels,
-                    stamp: start..text.len(),
+                    end: start..here(&text),
                 }
             })
             .collect();

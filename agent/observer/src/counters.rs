@@ -53,10 +53,9 @@ impl Source<'_> {
         (place.slot != UNTRACKED && !place.released).then_some(place.slot)
     }
 
-    /// Raw CPU counters of a cgroup with their slot.
-    pub fn cpu(&self, group: &Group) -> Option<(u32, RawCpu)> {
-        let slot = self.slot(group, Topic::Cpu)?;
-        Some((slot, self.cells.cpu(slot)))
+    /// The slot of a cgroup's CPU counters, if they are counted.
+    pub fn cpu_slot(&self, group: &Group) -> Option<u32> {
+        self.slot(group, Topic::Cpu)
     }
 
     /// Whether a task of the cgroup has run since a reading, or runs now; `None` if that is not counted.

@@ -46,7 +46,7 @@ impl Files {
         let one = |work: &mut [Work<'_>]| {
             let mut buffer = Vec::with_capacity(8192);
             let mut pod = None;
-            for Work { group, idle, usage: kept, reader } in work {
+            for Work { group, idle, usage: kept, reader, shown } in work {
                 let mut usage = kept.get();
                 let activity = activity(group, *idle, &usage, pod.as_ref());
                 let reader = reader_of(&self.all, group, reader);
@@ -57,9 +57,12 @@ impl Files {
                 }
                 if has_read {
                     self.devices.name(&mut usage);
-                    kept.set(usage);
+                    kept.set(&mut usage);
                 } else {
                     kept.set_time(usage.time);
+                }
+                if let Some(shown) = shown {
+                    **shown = usage;
                 }
             }
         };
@@ -91,7 +94,7 @@ impl Files {
         let reader = reader_of(&self.all, group, reader);
         if reader.read(&self.layout, Asked::Later, Activity::Ran, &mut usage, buffer) {
             self.devices.name(&mut usage);
-            kept.set(usage);
+            kept.set(&mut usage);
         }
     }
 }
@@ -105,6 +108,8 @@ pub(crate) struct Work<'a> {
     pub usage: &'a mut KeptUsage,
     /// The reader of its files, kept from one reading to the next; made by the first one.
     pub reader: &'a mut Option<Box<GroupReader>>,
+    /// Where a client wants to have the reading.
+    pub shown: Option<&'a mut Usage>,
 }
 
 fn reader_of<'r>(
@@ -242,8 +247,9 @@ mod tests {
         let groups = paths.map(group);
         let (mut usages, mut readers) = (paths.map(|_| KeptUsage::default()), paths.map(|_| None));
         let both = groups.iter().zip(usages.iter_mut().zip(&mut readers));
-        let work: Vec<Work<'_>> =
-            both.map(|(group, (usage, reader))| Work { group, idle: true, usage, reader }).collect();
+        let work: Vec<Work<'_>> = both
+            .map(|(group, (usage, reader))| Work { group, idle: true, usage, reader, shown: None })
+            .collect();
         assert_eq!(middle(&work), 5);
         assert_eq!((middle(&work[..2]), middle(&work[..4])), (1, 2));
     }

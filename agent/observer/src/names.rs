@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_config::Endpoint;
-use nodewarden_cri::{self as cri, SharedList, State};
+use nodewarden_cri::{self as cri, Named, SharedList, State};
 use nodewarden_model::Identity;
 
 /// Where names come from.
@@ -22,6 +22,14 @@ impl Names {
     pub fn name(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         match &self.0 {
             Some(names) => names.name(identity),
+            None => identity.clone(),
+        }
+    }
+
+    /// As [`Self::name`]; takes less time if `last` is what this returned for the same identity before.
+    pub(crate) fn name_again(&self, identity: &Arc<Identity>, last: &mut Option<Named>) -> Arc<Identity> {
+        match &self.0 {
+            Some(names) => names.name_again(identity, last),
             None => identity.clone(),
         }
     }

@@ -278,7 +278,7 @@ impl Observer {
     /// Reads every cgroup without making a snapshot, so that the last figures of one that is removed are
     /// known.
     pub fn remember(&self) {
-        self.sampler.lock().remember(&self.registry, |identity| self.names.name(identity));
+        self.sampler.lock().remember(&self.registry, &self.names);
     }
 
     /// Frees the last reading once it is too old to be shared: it holds figures of every cgroup.
@@ -295,7 +295,7 @@ impl Observer {
         {
             return snapshot.clone();
         }
-        let snapshot = Arc::new(sampler.sample(&self.registry, |identity| self.names.name(identity)));
+        let snapshot = Arc::new(sampler.sample(&self.registry, &self.names));
         *self.latest.lock() = Some((Instant::now(), snapshot.clone()));
         self.upkeep.ask();
         snapshot

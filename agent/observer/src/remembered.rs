@@ -1,5 +1,6 @@
 //! What is known of a cgroup between two readings.
 
+use nodewarden_cri::Named;
 use nodewarden_machine::cgroup::GroupReader;
 
 use super::packed::{KeptCounters, KeptUsage};
@@ -18,6 +19,8 @@ pub(crate) struct Remembered {
     pub reader: Option<Box<GroupReader>>,
     /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
     pub ran: bool,
+    /// The cgroup's identity with its names, once all are known.
+    pub named: Option<Named>,
     /// The last round of the sampler in which the cgroup was there.
     pub seen: u32,
 }
@@ -39,6 +42,6 @@ mod tests {
 
     #[test]
     fn a_reading_takes_little_memory() {
-        assert!(size_of::<Remembered>() <= 80, "{}", size_of::<Remembered>());
+        assert!(size_of::<Remembered>() <= 96, "{}", size_of::<Remembered>());
     }
 }

@@ -12,12 +12,13 @@ use tracing::warn;
 use super::counters::{self, Source, TopicsOn};
 use super::files::{Files, Work};
 use super::idle::WithParents;
+use super::names::Names;
 use super::neighbours;
 use super::registry::{Group, Place, Registry};
 use super::remembered::Remembered;
 use nodewarden_machine::cgroup::{Asked, identify};
-use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, SlotPool, Spaces};
-use nodewarden_model::{CpuCounters, GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic};
+use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, RawCpu, SlotPool, Spaces};
+use nodewarden_model::{GroupView, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -40,6 +41,23 @@ pub struct KernelSide {
     pub on: TopicsOn,
     /// Sums of waits between cgroups, if they are counted.
     pub neighbours: Option<Neighbours>,
+}
+
+/// One cgroup while it is read.
+struct Reading<'a> {
+    group: &'a Group,
+    own: &'a mut Remembered,
+    /// For a client.
+    view: Option<&'a mut GroupView>,
+}
+
+impl Reading<'_> {
+    /// Shows the counters as they were read last.
+    fn show_counters(&mut self) {
+        if let Some(view) = &mut self.view {
+            view.kernel = self.own.counters.get();
+        }
+    }
 }
 
 /// Reads the node; one reading at a time.
@@ -72,37 +90,32 @@ impl Sampler {
         }
     }
 
-    /// Reads everything now. `name` adds the names that the container runtime has for an identity.
-    pub fn sample(
-        &mut self,
-        registry: &Mutex<Registry>,
-        name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
-    ) -> Snapshot {
+    /// Reads everything now. The identities get the names that `names` has for them.
+    pub fn sample(&mut self, registry: &Mutex<Registry>, names: &Names) -> Snapshot {
         let groups = groups(registry);
         let time = SystemTime::now();
-        self.read(&groups, Asked::Now);
+        let waits = self.waits(registry, &groups, names);
+        let none: Arc<[NeighbourWait]> = Arc::default();
+        self.enter(&groups);
+        let view = |(group, own): (&Group, &mut Box<Remembered>)| GroupView {
+            path: group.path.clone(),
+            identity: names.name_again(&group.identity, &mut own.named),
+            created: group.created.into(),
+            removed: group.removed.as_ref().map(|removed| SystemTime::from(removed.wall)),
+            usage: Usage::default(),
+            kernel: KernelCounters::default(),
+            waits: waits.get(&group.path).unwrap_or(&none).clone(),
+        };
+        let mut views: Vec<GroupView> = groups.iter().zip(self.remembered.values_mut()).map(view).collect();
+        self.read(&groups, Some(&mut views));
         let machine = self.files.machine();
-        let waits = self.waits(registry, &groups, &name);
-        let views = groups
-            .iter()
-            .zip(self.remembered.values())
-            .map(|(group, own)| GroupView {
-                path: group.path.clone(),
-                identity: name(&group.identity),
-                created: group.created.into(),
-                removed: group.removed.as_ref().map(|removed| SystemTime::from(removed.wall)),
-                usage: own.usage.get(),
-                kernel: own.counters.get(),
-                waits: waits.get(&group.path).cloned().unwrap_or_default(),
-            })
-            .collect();
         Snapshot { time, machine, groups: views }
     }
 
     /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
-    /// is removed are known. `name` is called for each of their identities, so that its names can be looked
-    /// up in time. Creates no snapshot, which would take megabytes. Each five minutes all are looked at.
-    pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
+    /// is removed are known. Their names are looked up in `names`, which asks for those that are missing in
+    /// time. Creates no snapshot, which would take megabytes. Each five minutes all are looked at.
+    pub fn remember(&mut self, registry: &Mutex<Registry>, names: &Names) {
         let now = MonotonicClock::now_ns();
         let last = std::mem::replace(&mut self.remembered_ns, now);
         let groups = match &self.kernel {
@@ -113,13 +126,14 @@ impl Sampler {
             }
             _ => {
                 let groups = groups(registry);
-                self.read(&groups, Asked::Later);
+                self.enter(&groups);
+                self.read(&groups, None);
                 self.all_read_ns = now;
                 groups
             }
         };
         for group in &groups {
-            name(&group.identity);
+            names.name(&group.identity);
         }
         if let Some(kernel) = &mut self.kernel
             && let Some(counted) = &mut kernel.neighbours
@@ -154,7 +168,7 @@ impl Sampler {
         &self,
         registry: &Mutex<Registry>,
         groups: &[Group],
-        name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
+        names: &Names,
     ) -> HashMap<Arc<str>, Arc<[NeighbourWait]>> {
         let Some(kernel) = &self.kernel else { return HashMap::new() };
         let Some(counted) = &kernel.neighbours else { return HashMap::new() };
@@ -162,40 +176,51 @@ impl Sampler {
         let registry = registry.lock();
         let named = |path: &Arc<str>| {
             let group = groups.binary_search_by(|group| group.path.cmp(path)).map(|at| &groups[at].identity);
-            name(&group.map_or_else(|_| Arc::new(identify(path)), Arc::clone))
+            names.name(&group.map_or_else(|_| Arc::new(identify(path)), Arc::clone))
         };
         let path_of = |space, id| registry.path(kernel.spaces.of(space)?, id).cloned();
         neighbours::by_container(&pairs, path_of, named)
     }
 
-    /// Updates the readings of `groups`, which are ordered by path, and drops those of other cgroups. Then
-    /// both have the same paths in the same order.
-    fn read(&mut self, groups: &[Group], asked: Asked) {
-        self.enter(groups);
+    /// Updates the readings of `groups`, which were entered. For a client `views` are those of the groups,
+    /// which get the readings.
+    fn read(&mut self, groups: &[Group], views: Option<&mut [GroupView]>) {
+        let asked = if views.is_some() { Asked::Now } else { Asked::Later };
         let Self { kernel, files, remembered, .. } = self;
-        let both = groups.iter().zip(remembered.values_mut().map(|own| &mut **own));
-        let mut both: Vec<(&Group, &mut Remembered)> = both.collect();
-        if let Some(kernel) = kernel {
-            kernel.count(&mut both);
+        // As many as there are groups.
+        let mut shown = views.into_iter().flatten();
+        let mut all: Vec<Reading<'_>> = groups
+            .iter()
+            .zip(remembered.values_mut())
+            .map(|(group, own)| Reading { group, own, view: shown.next() })
+            .collect();
+        match kernel {
+            Some(kernel) => kernel.count(&mut all),
+            None => all.iter_mut().for_each(Reading::show_counters),
         }
         let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
-        let ran = both.iter().filter(|(group, own)| own.ran || removed_since(group, since));
-        let mut ran = WithParents::of(ran.map(|(group, _)| &*group.path));
-        let work = both.into_iter().filter_map(|(group, own)| {
+        let ran = all.iter().filter(|one| one.own.ran || removed_since(one.group, since));
+        let mut ran = WithParents::of(ran.map(|one| &*one.group.path));
+        let work = all.into_iter().filter_map(|Reading { group, own, view }| {
             let Remembered { usage, reader, .. } = own;
             let ran = ran.has_next(&group.path);
+            let shown = view.map(|view| &mut view.usage);
             if group.removed.is_some() {
                 *reader = None;
+                if let Some(shown) = shown {
+                    *shown = usage.get();
+                }
                 return None;
             }
             // A reading that no client waits for looks at the CPU time itself.
             let idle = asked == Asked::Now && !ran;
-            Some(Work { group, idle, usage, reader })
+            Some(Work { group, idle, usage, reader, shown })
         });
         files.read(work.collect(), asked);
     }
 
-    /// Makes `groups` the cgroups that are remembered.
+    /// Makes `groups`, which are ordered by path, the cgroups that are remembered, and begins a reading of
+    /// them. Then both have the same paths in the same order.
     fn enter(&mut self, groups: &[Group]) {
         let are_same =
             |(group, path): (&Group, &Arc<str>)| Arc::ptr_eq(&group.path, path) || group.path == *path;
@@ -246,7 +271,7 @@ impl Sampler {
         for group in groups.iter().filter(|group| group.removed.is_none()) {
             if let Some(own) = self.remembered.get_mut(&group.path) {
                 let Remembered { usage, reader, .. } = &mut **own;
-                self.files.read_one(Work { group, idle: false, usage, reader }, &mut buffer);
+                self.files.read_one(Work { group, idle: false, usage, reader, shown: None }, &mut buffer);
             }
         }
     }
@@ -261,8 +286,8 @@ impl Sampler {
             taken.push((group, std::mem::take(own)));
         }
         if let Some(kernel) = &self.kernel {
-            let mut both: Vec<_> = taken.iter_mut().map(|(group, own)| (*group, &mut **own)).collect();
-            kernel.count(&mut both);
+            let all = taken.iter_mut().map(|(group, own)| Reading { group, own, view: None });
+            kernel.count(&mut all.collect::<Vec<_>>());
         }
         for (group, own) in taken {
             self.remembered.insert(group.path.clone(), own);
@@ -330,22 +355,37 @@ impl KernelSide {
     }
 
     /// Updates the counters of these cgroups.
-    fn count(&self, groups: &mut [(&Group, &mut Remembered)]) {
+    fn count(&self, all: &mut [Reading<'_>]) {
         let source = self.source();
-        let raw: Vec<_> = groups.iter().map(|(group, _)| source.cpu(group)).collect();
+        // A task that begins to run after this has a moment that only the next reading counts.
+        let on_cpu: Vec<u32> = self.cells.running().into_iter().map(|(slot, _)| slot).collect();
+        let slots: Vec<Option<u32>> = all.iter().map(|one| source.cpu_slot(one.group)).collect();
+        let changed = all.iter().zip(&slots).filter_map(|(one, slot)| {
+            let slot = (*slot)?;
+            let is_same = one.own.counters.switches() == Some(self.cells.switches(slot));
+            (!is_same || on_cpu.contains(&slot)).then(|| (slot, self.cells.cpu(slot)))
+        });
+        let changed: HashMap<u32, RawCpu> = changed.collect();
         // After the counters, see `Cells::running`.
         let running = source.running(MonotonicClock::now_ns());
-        for ((group, own), raw) in groups.iter_mut().zip(raw) {
-            let Remembered { counters: kept, ran, .. } = &mut **own;
-            let mut counters = kept.get();
-            if let Some((slot, raw)) = raw {
-                let now = running.get(&slot).copied().unwrap_or(0);
-                let before = counters.cpu.as_ref().map(CpuCounters::switches);
-                *ran = running.contains_key(&slot) || before != Some(raw.switches());
-                counters::update(counters.cpu.get_or_insert_default(), &raw, now);
+        for (Reading { group, own, view }, slot) in all.iter_mut().zip(slots) {
+            let before = own.counters.get();
+            let mut counters = before.clone();
+            if let Some(slot) = slot {
+                let raw = changed.get(&slot);
+                own.ran = raw.is_some() || running.contains_key(&slot);
+                if let Some(raw) = raw {
+                    let now = running.get(&slot).copied().unwrap_or(0);
+                    counters::update(counters.cpu.get_or_insert_default(), raw, now);
+                }
             }
             source.others(group, &mut counters);
-            kept.set(counters);
+            if counters != before {
+                own.counters.set(&mut counters);
+            }
+            if let Some(view) = view {
+                view.kernel = counters;
+            }
         }
     }
 

@@ -53,6 +53,7 @@ impl FakeRuntime for Counting {
 fn asking(socket: &std::path::Path) -> Asking {
     let endpoint = Endpoint::parse(&socket.to_string_lossy()).unwrap();
     let shared = Shared {
+        generation: AtomicU64::default(),
         list: SharedList::new(&endpoint, Duration::from_secs(5)),
         cache: Mutex::default(),
         state: Mutex::new(State::Asking),
@@ -116,4 +117,32 @@ async fn an_absent_runtime_is_a_state_not_an_error() {
     assert_eq!(names.state(), State::Away("Version: No such file or directory (os error 2)".into()));
     let identity = Arc::new(crate::enrich::tests::pod("uid"));
     assert!(Arc::ptr_eq(&names.name(&identity), &identity));
+}
+
+/// The runtime is not there, so only what the test teaches is known.
+#[tokio::test]
+async fn a_named_identity_is_looked_up_again_once_there_are_other_names() {
+    use crate::enrich::tests::container;
+    use crate::labels::CONTAINER_NAME;
+    use crate::table::tests::listing;
+
+    let dir = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::parse(&dir.path().join("none.sock").to_string_lossy()).unwrap();
+    let names = Names::new(&endpoint, Duration::from_secs(120));
+    let identity = Arc::new(container("uid-1", "c0c0c0c0c0c0"));
+    let mut last = None;
+    assert!(Arc::ptr_eq(&names.name_again(&identity, &mut last), &identity));
+    assert!(last.is_none(), "without its names it is looked up each time");
+    let renamed = |name: &str| {
+        let mut listing = listing();
+        listing.containers[0].labels = [(CONTAINER_NAME, name)].into();
+        names.shared.learn(&listing);
+    };
+    for name in ["first", "second"] {
+        renamed(name);
+        let named = names.name_again(&identity, &mut last);
+        let Identity::Container { names: Some(own), .. } = &*named else { panic!("{named:?}") };
+        assert_eq!(own.name, name);
+        assert!(Arc::ptr_eq(&named, &names.name_again(&identity, &mut last)));
+    }
 }

@@ -138,7 +138,7 @@ impl GroupReader {
     /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
     /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that
     /// are read every time are kept open, below a pod in which nothing has run none. Returns whether more
-    /// than the time of `last` may have been changed.
+    /// than the time of `last` was changed.
     pub fn read(
         &mut self,
         layout: &Layout,
@@ -232,9 +232,11 @@ impl GroupReader {
             self.all_read = Some(now);
         }
         self.unstalled = now.duration_since(self.ran) >= UNSTALLED && usage.pressures.are_none();
-        usage.time = Some(SystemTime::now());
+        last.time = Some(SystemTime::now());
+        usage.time = last.time;
+        let is_changed = usage != *last;
         *last = usage;
-        true
+        is_changed
     }
 
     fn close_all(&mut self) {

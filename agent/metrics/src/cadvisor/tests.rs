@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::exposition::to_vec;
 use crate::{fixture, parsed};
-use nodewarden_model::{MemoryUsage, Usage};
+use nodewarden_model::{Identity, MemoryUsage, Usage};
 
 fn text(snapshot: &Snapshot) -> String {
     String::from_utf8(to_vec(|e| write(e, snapshot))).unwrap()
@@ -184,7 +184,7 @@ fn weights_are_converted_to_shares_as_in_cadvisor() {
         (10_000, Some(262_144)),
         (10_001, None),
     ] {
-        assert_eq!(shares_of_weight(weight), want, "{weight}");
+        assert_eq!(columns::shares_of_weight(weight), want, "{weight}");
     }
 }
 

@@ -26,9 +26,9 @@ impl KeptCounters {
     }
 
     /// Keeps these instead.
-    pub fn set(&mut self, mut counters: KernelCounters) {
-        self.figures.set(|figures| each(figures, &mut counters));
-        self.block = counters.block;
+    pub fn set(&mut self, counters: &mut KernelCounters) {
+        self.figures.set(|figures| each(figures, counters));
+        self.block.clone_from(&counters.block);
     }
 
     /// How often the cgroup's tasks were switched out ([`CpuCounters::switches`]), if that is counted. Takes
@@ -150,8 +150,10 @@ mod tests {
         #[test]
         fn counters_are_kept_as_they_are(first in counters(), second in counters()) {
             let mut kept = KeptCounters::default();
-            for counters in [first, second] {
-                kept.set(counters.clone());
+            for mut counters in [first, second] {
+                let written = counters.clone();
+                kept.set(&mut counters);
+                prop_assert_eq!(&counters, &written, "writing changes nothing");
                 prop_assert_eq!(kept.get(), counters.clone());
                 prop_assert_eq!(kept.switches(), counters.cpu.as_ref().map(CpuCounters::switches));
             }
@@ -167,9 +169,9 @@ mod tests {
     #[test]
     fn counters_of_an_idle_cgroup_take_little_memory() {
         let mut kept = KeptCounters::default();
-        kept.set(KernelCounters::idle());
+        kept.set(&mut KernelCounters::idle());
         assert!(kept.figures.len() <= 10, "{}", kept.figures.len());
-        kept.set(KernelCounters::example());
+        kept.set(&mut KernelCounters::example());
         assert!(kept.figures.len() <= 80, "{}", kept.figures.len());
         assert!(size_of::<KeptCounters>() <= 24, "{}", size_of::<KeptCounters>());
     }

@@ -30,9 +30,9 @@ impl KeptUsage {
     }
 
     /// Keeps this one instead.
-    pub fn set(&mut self, mut usage: Usage) {
+    pub fn set(&mut self, usage: &mut Usage) {
         self.time = usage.time;
-        self.figures.set(|figures| each(figures, &mut usage));
+        self.figures.set(|figures| each(figures, usage));
     }
 }
 
@@ -206,8 +206,10 @@ mod tests {
         #[test]
         fn a_reading_is_kept_as_it_is(first in usage(), second in usage()) {
             let mut kept = KeptUsage::default();
-            for usage in [first, second] {
-                kept.set(usage.clone());
+            for mut usage in [first, second] {
+                let written = usage.clone();
+                kept.set(&mut usage);
+                prop_assert_eq!(&usage, &written, "writing changes nothing");
                 prop_assert_eq!(kept.get(), usage);
             }
         }
@@ -223,7 +225,7 @@ mod tests {
     fn an_idle_cgroup_takes_little_memory() {
         let line = PressureLine { total_us: 1_234, ..PressureLine::default() };
         let pressure = Some(Pressure { some: line, full: Some(line) });
-        let usage = Usage {
+        let mut usage = Usage {
             time: Some(SystemTime::UNIX_EPOCH),
             cpu: Some(CpuUsage {
                 usage_ns: 31_415_926,
@@ -258,7 +260,7 @@ mod tests {
             pressures: Pressures { cpu: pressure, memory: pressure, io: pressure },
         };
         let mut kept = KeptUsage::default();
-        kept.set(usage);
+        kept.set(&mut usage);
         assert!(size_of::<KeptUsage>() <= 32, "{}", size_of::<KeptUsage>());
         assert!(kept.figures.len() <= 110, "{}", kept.figures.len());
     }
