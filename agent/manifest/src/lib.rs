@@ -8,6 +8,7 @@
 
 #![deny(missing_docs)]
 
+mod by_name;
 mod container;
 mod defaults;
 pub mod dns_limits;
@@ -33,7 +34,6 @@ mod problem;
 mod qos;
 mod quantity;
 mod read;
-mod resource_list;
 mod resources;
 mod signal;
 mod spec;
@@ -49,6 +49,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+pub use by_name::ByName;
 pub use container::{Container, ContainerKind, EphemeralContainer};
 pub use expansion::{Expander, MAX_EXPANDED, TooLong};
 pub use fields::{Part, find, parts, subscript};
@@ -62,8 +63,7 @@ pub use probe::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec, h
 pub use problem::Problem;
 pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError, QuantityFault};
-pub use resource_list::ResourceList;
-pub use resources::Resources;
+pub use resources::{ResourceList, Resources};
 pub use signal::signal;
 pub use spec::{Decoded, Spec};
 pub use sysctl::{default_sysctls, dotted, forbidden_sysctl};

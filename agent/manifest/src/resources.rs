@@ -1,6 +1,9 @@
 //! Requests and limits.
 
-use super::ResourceList;
+use super::{ByName, Quantity};
+
+/// Amounts by resource name (`cpu`, `memory`, `hugepages-2Mi`, `example.com/gpu`).
+pub type ResourceList = ByName<Quantity>;
 
 /// Requests and limits of a container or pod.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,15 +1,13 @@
 //! Amounts of resources: CPU in thousandths, everything else in whole units (bytes, devices, pods).
 
-use std::collections::BTreeMap;
-
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, MEMORY, hugepages, is_extended};
-use nodewarden_manifest::{ContainerKind, Pod, Quantity};
+use nodewarden_manifest::{ByName, ContainerKind, Pod, Quantity};
 use nodewarden_qos::allocatable::allocatable;
 
 /// Amounts by resource name: CPU in thousandths, everything else in whole units. A missing resource is 0.
-pub type Amounts = BTreeMap<String, i64>;
+pub type Amounts = ByName<i64>;
 
 /// Name of the number of pods as a resource (`v1.ResourcePods`).
 pub const PODS: &str = "pods";
@@ -62,7 +60,7 @@ pub fn amount(amounts: &Amounts, resource: &str) -> i64 {
 pub fn larger(one: &Amounts, other: &Amounts) -> Amounts {
     let mut both = one.clone();
     for (name, amount) in other {
-        let own = both.entry(name.clone()).or_default();
+        let own = both.get_or_default(name);
         *own = (*own).max(*amount);
     }
     both
@@ -74,6 +72,8 @@ fn units(name: &str, quantity: &Quantity) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
