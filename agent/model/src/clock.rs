@@ -1,6 +1,8 @@
 //! The wall clock may be set, forwards and back, by any amount. What waits for a time to pass must not: the
 //! times that it keeps are moved along with the clock.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +16,8 @@ const STEP: SignedDuration = SignedDuration::from_secs(1);
 pub struct ClockReading {
     /// The wall clock.
     pub wall: Timestamp,
-    /// Which run of the machine: `/proc/sys/kernel/random/boot_id`.
-    pub boot_id: String,
+    /// Which run of the machine: `/proc/sys/kernel/random/boot_id`. Shared by all readings of it.
+    pub boot_id: Arc<str>,
     /// CLOCK_BOOTTIME in nanoseconds.
     pub boot_ns: u64,
 }
@@ -113,7 +115,7 @@ mod tests {
         let mut kept = Some(reading(1_000_000, "a", 100));
         reading(1_000_500 + DAY, "b", 3).align(&mut kept, |shift| shift.apply(&mut since));
         assert_eq!(since.as_second(), 1_000_000);
-        assert_eq!(kept.unwrap().boot_id, "b", "what is set from now on is seen");
+        assert_eq!(&*kept.unwrap().boot_id, "b", "what is set from now on is seen");
     }
 
     #[test]

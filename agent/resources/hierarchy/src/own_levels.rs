@@ -34,7 +34,7 @@ impl OwnLevels {
     /// Reads the file that an earlier agent left in `dir`. If it cannot be read, the error is returned and no
     /// level counts as this agent's.
     pub fn open(dir: &Path) -> (Self, Option<StateFileError>) {
-        Self::open_after_boot(dir, read_clocks().boot_id)
+        Self::open_after_boot(dir, read_clocks().boot_id.to_string())
     }
 
     fn open_after_boot(dir: &Path, boot_id: String) -> (Self, Option<StateFileError>) {
