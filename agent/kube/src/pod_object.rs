@@ -65,7 +65,7 @@ pub(crate) fn without_status(view: &PodView, node: &NodeFacts) -> v1::Pod {
     annotations.insert(SEEN.into(), view.started.to_string());
     let source = match view.origin {
         Origin::Api(_) | Origin::Http(_) => view.origin.source(),
-        Origin::Manifest(_) | Origin::Other { .. } => "file",
+        Origin::Manifest(_) | Origin::Other(_) => "file",
     };
     annotations.insert(SOURCE.into(), source.into());
     if !view.origin.is_api() {

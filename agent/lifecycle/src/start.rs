@@ -344,7 +344,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         env.devices.claim(&pod.uid);
         env.managers.claim(&pod.uid);
     }
-    for sourced in &found.desired.pods {
+    for sourced in &*found.desired.pods {
         env.devices.claim(&sourced.pod.uid);
         env.managers.claim(&sourced.pod.uid);
     }
@@ -411,7 +411,7 @@ mod tests {
             let before = records.clone();
             let wanted = pod(spec(wanted));
             let sourced = SourcedPod::new(wanted.clone(), "/manifests/p.yaml");
-            share(&mut records, &Desired { pods: vec![sourced], ..Desired::default() });
+            share(&mut records, &Desired { pods: [sourced].into(), ..Desired::default() });
             assert_eq!(records, before);
             assert_eq!(Arc::ptr_eq(&records[0].1, &wanted), shared);
         }

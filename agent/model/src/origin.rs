@@ -19,13 +19,8 @@ pub enum Origin {
     Api(Arc<str>),
     /// A list of pods that a web server has at this URL (`staticPodURL`).
     Http(Arc<str>),
-    /// A place of any other source.
-    Other {
-        /// The name of the source.
-        source: Arc<str>,
-        /// Its own key.
-        place: Arc<str>,
-    },
+    /// A place of any other source, as text: the name of the source, a colon, and its own key.
+    Other(Arc<str>),
 }
 
 impl Origin {
@@ -50,7 +45,7 @@ impl Origin {
             Self::Manifest(_) => Self::MANIFESTS,
             Self::Api(_) => Self::API,
             Self::Http(_) => Self::HTTP,
-            Self::Other { source, .. } => source,
+            Self::Other(text) => text.split_once(':').map_or(&**text, |(source, _)| source),
         }
     }
 
@@ -66,7 +61,7 @@ impl Origin {
             Self::Manifest(_) => "its manifest is gone".to_owned(),
             Self::Api(_) => "the API server no longer has it".to_owned(),
             Self::Http(_) => "staticPodURL no longer has it".to_owned(),
-            Self::Other { source, .. } => format!("{source} no longer has it"),
+            Self::Other(_) => format!("{} no longer has it", self.source()),
         }
     }
 
@@ -76,7 +71,7 @@ impl Origin {
             Self::Manifest(_) => "its manifest has another pod now".to_owned(),
             Self::Api(_) => "the API server has another pod of its name now".to_owned(),
             Self::Http(_) => "staticPodURL has another pod in its place now".to_owned(),
-            Self::Other { source, .. } => format!("{source} has another pod in its place now"),
+            Self::Other(_) => format!("{} has another pod in its place now", self.source()),
         }
     }
 }
@@ -84,10 +79,8 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Manifest(path) => f.write_str(path),
-            Self::Api(place) | Self::Http(place) | Self::Other { place, .. } => {
-                write!(f, "{}:{place}", self.source())
-            }
+            Self::Manifest(text) | Self::Other(text) => f.write_str(text),
+            Self::Api(place) | Self::Http(place) => write!(f, "{}:{place}", self.source()),
         }
     }
 }
@@ -100,7 +93,7 @@ impl From<&str> for Origin {
             None => Self::Manifest(text.into()),
             Some((Self::API, place)) => Self::Api(place.into()),
             Some((Self::HTTP, place)) => Self::Http(place.into()),
-            Some((source, place)) => Self::Other { source: source.into(), place: place.into() },
+            Some(_) => Self::Other(text.into()),
         }
     }
 }
@@ -123,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_text_of_records_is_read_and_written_as_it_was() {
-        let other = |source: &str, place: &str| Origin::Other { source: source.into(), place: place.into() };
+        let other = |text: &str| Origin::Other(text.into());
         for (text, origin, source) in [
             ("/etc/manifests/web.yaml", Origin::Manifest("/etc/manifests/web.yaml".into()), "manifests"),
             ("/etc/with:colon.yaml", Origin::Manifest("/etc/with:colon.yaml".into()), "manifests"),
@@ -132,14 +125,15 @@ mod tests {
             ("", Origin::Manifest("".into()), "manifests"),
             ("api:shop/web", Origin::Api("shop/web".into()), "api"),
             ("http:https://h:8443/node", Origin::Http("https://h:8443/node".into()), "http"),
-            ("api-server:shop/web", other("api-server", "shop/web"), "api-server"),
-            ("memory:a:b", other("memory", "a:b"), "memory"),
+            ("api-server:shop/web", other("api-server:shop/web"), "api-server"),
+            ("memory:a:b", other("memory:a:b"), "memory"),
         ] {
             assert_eq!(Origin::from(text), origin);
             assert_eq!((origin.source(), origin.is_api()), (source, text == "api:shop/web"), "{text}");
             assert_eq!(serde_json::to_value(&origin).unwrap(), text);
             assert_eq!(serde_json::from_value::<Origin>(text.into()).unwrap(), origin);
         }
+        assert!(size_of::<Origin>() <= 24, "{}", size_of::<Origin>());
     }
 
     #[test]

@@ -53,11 +53,13 @@ pub fn run(args: &PlanArgs) -> Result<(), CliError> {
 /// The pods of all manifests. Fails with all problems if there is one.
 fn read(manifests: &[PathBuf], node: &str) -> Result<Desired, CliError> {
     let mut all = Desired::default();
+    let mut pods = Vec::new();
     for path in manifests {
         let some = Manifests::at(path, node);
-        all.pods.extend(some.pods);
+        pods.extend(some.pods.iter().cloned());
         all.problems.extend(some.problems);
     }
+    all.pods = pods.into();
     if all.problems.is_empty() {
         return Ok(all);
     }

@@ -137,6 +137,7 @@ impl ApiPods {
         if !self.is_complete {
             desired.unread = Unread::of_source(Origin::API);
         }
+        let mut pods = Vec::with_capacity(self.pods.len());
         for (key, entry) in &self.pods {
             let origin = Origin::api(key);
             if let Some(refused) = &entry.refused {
@@ -151,7 +152,7 @@ impl ApiPods {
                 (None, Some(_)) => nameplate(key, &entry.uid),
                 (None, None) => continue,
             };
-            desired.pods.push(SourcedPod {
+            pods.push(SourcedPod {
                 pod,
                 origin,
                 deletion: entry.deletion.clone().map(Box::new),
@@ -159,6 +160,7 @@ impl ApiPods {
                 api: Some(entry.api.clone()),
             });
         }
+        desired.pods = pods.into();
         desired
     }
 

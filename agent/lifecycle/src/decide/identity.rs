@@ -84,7 +84,7 @@ pub fn assign(
     let mut matched = BTreeSet::new();
     let mut others = Vec::new();
     let named = ByName::of(running);
-    for sourced in &desired.pods {
+    for sourced in &*desired.pods {
         let own = running.get_key_value(&sourced.pod.uid);
         if let Some((uid, _)) = own
             && let Some(state) = &sourced.api

@@ -13,8 +13,9 @@ use nodewarden_model::{ApiState, Origin, PodPhase};
 /// The pods that should run here, and what could not be read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
-    /// The pods, in the order of the source.
-    pub pods: Vec<SourcedPod>,
+    /// The pods, in the order of the source. Shared, since the last list stays with the source, with all
+    /// sources together and with the lifecycle.
+    pub pods: Arc<[SourcedPod]>,
     /// What is wrong, for people.
     pub problems: Vec<SourceProblem>,
     /// What could not be read completely: pods known from there stay.

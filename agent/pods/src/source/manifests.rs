@@ -226,7 +226,7 @@ impl Manifests {
         let choice = choose(candidates, &self.origins);
         desired.problems.extend(choice.problems);
         self.origins = choice.origins;
-        desired.pods = choice.pods;
+        desired.pods = choice.pods.into();
         desired
     }
 }

@@ -22,7 +22,12 @@ pub struct Choice {
 /// removed.
 pub fn merge(all: &[Desired], running: &PodOrigins) -> (Desired, PodOrigins) {
     let choice = choose(all.iter().flat_map(|desired| desired.pods.iter().cloned()).collect(), running);
-    let mut merged = Desired { pods: choice.pods, ..Desired::default() };
+    let pods = match all {
+        // Nothing is left out: the same list.
+        [only] if choice.pods.len() == only.pods.len() => only.pods.clone(),
+        _ => choice.pods.into(),
+    };
+    let mut merged = Desired { pods, ..Desired::default() };
     for desired in all {
         merged.problems.extend(desired.problems.iter().cloned());
         merged.unread.extend(desired.unread.clone());

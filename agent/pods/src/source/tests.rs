@@ -80,7 +80,7 @@ fn sourced(name: &str, uid: &str) -> SourcedPod {
 }
 
 fn desired(pods: Vec<SourcedPod>) -> Desired {
-    Desired { pods, ..Desired::default() }
+    Desired { pods: pods.into(), ..Desired::default() }
 }
 
 /// A manifest directory and a source in memory.

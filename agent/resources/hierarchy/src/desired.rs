@@ -54,14 +54,14 @@ impl DesiredCgroups {
 /// Without a runtime: cgroups for exactly the pods of the source.
 impl From<Desired> for DesiredCgroups {
     fn from(desired: Desired) -> Self {
-        let cgroup = |s: SourcedPod| DesiredCgroup {
+        let cgroup = |s: &SourcedPod| DesiredCgroup {
             applied: s.pod.clone(),
-            pod: s.pod,
+            pod: s.pod.clone(),
             version: 0,
-            origin: s.origin,
+            origin: s.origin.clone(),
         };
         Self {
-            pods: desired.pods.into_iter().map(cgroup).collect(),
+            pods: desired.pods.iter().map(cgroup).collect(),
             problems: desired.problems.iter().map(ToString::to_string).collect(),
             unread: desired.unread,
         }

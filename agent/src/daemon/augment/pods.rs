@@ -48,19 +48,19 @@ impl ApiPods {
     /// Follows them until the result is dropped. Must be called inside a tokio runtime.
     pub fn follow(&self, connection: &Connection) -> SourceGuard {
         let known = self.clone();
-        watch(connection.clone(), Box::new(move |desired| known.replace(desired.pods)))
+        watch(connection.clone(), Box::new(move |desired| known.replace(&desired.pods)))
     }
 
-    fn replace(&self, pods: Vec<SourcedPod>) {
-        let known = |own: SourcedPod| {
+    fn replace(&self, pods: &[SourcedPod]) {
+        let known = |own: &SourcedPod| {
             let stage = match (own.over.is_some(), own.deletion.is_some()) {
                 (true, _) => Stage::Ended,
                 (_, true) => Stage::Leaves,
                 _ => Stage::Stays,
             };
-            (own.pod.uid.clone(), Known { pod: own.pod, stage })
+            (own.pod.uid.clone(), Known { pod: own.pod.clone(), stage })
         };
-        *self.0.pods.lock() = pods.into_iter().map(known).collect();
+        *self.0.pods.lock() = pods.iter().map(known).collect();
         self.0.version.fetch_add(1, Ordering::Release);
     }
 

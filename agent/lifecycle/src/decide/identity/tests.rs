@@ -19,6 +19,11 @@ fn desired(pods: Vec<(Arc<Pod>, &str)>) -> Desired {
     Desired { pods, ..Desired::default() }
 }
 
+/// The first pod of the list, to be changed.
+fn first(desired: &mut Desired) -> &mut SourcedPod {
+    &mut Arc::make_mut(&mut desired.pods)[0]
+}
+
 fn running(pods: Vec<(Arc<Pod>, &str, bool)>) -> BTreeMap<String, Running> {
     let one = |(pod, origin, ending): (Arc<Pod>, &str, bool)| {
         (pod.uid.clone(), Running { pod, origin: origin.into(), ending })
@@ -118,7 +123,7 @@ fn a_deleted_pod_ends_and_is_not_started() {
             reason: "asked".into(),
         };
         let mut desired = desired(vec![(pod("p", uid, "1", "x"), "api:p")]);
-        desired.pods[0].deletion = Some(Box::new(deletion));
+        first(&mut desired).deletion = Some(Box::new(deletion));
         desired
     };
     let runs = |ending| running(vec![(pod("p", "u-1", "1", "x"), "api:p", ending)]);
@@ -146,7 +151,7 @@ mod api {
 
     fn of_api(uid: &str, cpu: &str, image: &str) -> Desired {
         let mut desired = desired(vec![(pod("p", uid, cpu, image), "api:n/p")]);
-        desired.pods[0].api = Some(Arc::new(ApiState::default()));
+        first(&mut desired).api = Some(Arc::new(ApiState::default()));
         desired
     }
 
@@ -187,7 +192,7 @@ mod api {
     fn a_deleted_pod_without_a_worker_is_finished() {
         let mut deleted = of_api("u-1", "1", "x");
         let (since, grace) = (jiff::Timestamp::UNIX_EPOCH, std::time::Duration::ZERO);
-        deleted.pods[0].deletion = Some(Box::new(Deletion { since, grace, reason: "asked".into() }));
+        first(&mut deleted).deletion = Some(Box::new(Deletion { since, grace, reason: "asked".into() }));
         assert_eq!(all(&deleted, &BTreeMap::new()), ["finish u-1"]);
         assert_eq!(all(&deleted, &runs(true)), ["delete u-1 asked"]);
     }
@@ -205,7 +210,7 @@ mod api {
     fn a_pod_that_is_over_is_not_started() {
         let mut over = of_api("u-1", "1", "x");
         let phase = nodewarden_model::PodPhase::Failed;
-        over.pods[0].over = Some(Box::new(Over { phase, reason: String::new(), message: String::new() }));
+        first(&mut over).over = Some(Box::new(Over { phase, reason: String::new(), message: String::new() }));
         assert_eq!(all(&over, &BTreeMap::new()), [""; 0]);
         assert_eq!(all(&over, &runs(false)), ["keep u-1", "over u-1"]);
         assert_eq!(all(&over, &runs(true)), [""; 0]);

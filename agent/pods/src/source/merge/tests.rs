@@ -59,7 +59,7 @@ fn several_sources_are_merged_by_name_and_uid() {
         // A pod whose source no longer has it does not take the name from another source's pod.
         (&[("/m/a", "x", "1")], &[], Some(("x", "api:x")), "/m/a x", 0),
     ] {
-        let all = [first, second].map(|pods| Desired { pods: sourced(pods), ..Desired::default() });
+        let all = [first, second].map(|pods| Desired { pods: sourced(pods).into(), ..Desired::default() });
         let mut origins = PodOrigins::default();
         if let Some((name, origin)) = running {
             origins.set("default", name, origin);
@@ -69,6 +69,15 @@ fn several_sources_are_merged_by_name_and_uid() {
         assert_eq!((names(&merged.pods).as_str(), merged.problems.len()), (expected, problems), "{case}");
         assert!(merged.is_complete(), "{case}");
     }
+}
+
+#[test]
+fn the_list_of_the_only_source_is_kept_once() {
+    let only =
+        Desired { pods: sourced(&[("/m/a", "x", "1"), ("/m/b", "y", "2")]).into(), ..Desired::default() };
+    let (merged, _) = merge(std::slice::from_ref(&only), &PodOrigins::default());
+    assert!(Arc::ptr_eq(&merged.pods, &only.pods));
+    assert!(size_of::<SourcedPod>() <= 56, "{}", size_of::<SourcedPod>());
 }
 
 #[test]

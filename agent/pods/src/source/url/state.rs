@@ -67,7 +67,7 @@ impl Served {
         let choice = choose(candidates.collect(), &self.origins);
         desired.problems.extend(choice.problems);
         self.origins = choice.origins;
-        desired.pods = choice.pods;
+        desired.pods = choice.pods.into();
         desired
     }
 }
