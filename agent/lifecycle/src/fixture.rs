@@ -23,7 +23,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 
 pub(crate) fn sandbox(attempt: u32, ready: bool) -> SandboxSeen {
     SandboxSeen {
-        id: format!("s{attempt}"),
+        id: format!("s{attempt}").into(),
         attempt,
         ready,
         created: at(i64::from(attempt)),
@@ -35,7 +35,7 @@ pub(crate) fn sandbox(attempt: u32, ready: bool) -> SandboxSeen {
 pub(crate) fn container(name: &str, attempt: u32, stage: ContainerStage) -> ContainerSeen {
     let begun = at(i64::from(attempt) * 10);
     ContainerSeen {
-        id: format!("{name}.{attempt}"),
+        id: format!("{name}.{attempt}").into(),
         sandbox: "s0".into(),
         name: name.into(),
         attempt,

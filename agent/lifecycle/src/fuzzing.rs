@@ -38,7 +38,7 @@ pub fn observed(
             .enumerate()
             .map(|(at, listed)| look::sandbox(listed, ips(at)))
             .collect(),
-        containers: statuses.iter().map(|status| look::container(status, "")).collect(),
+        containers: statuses.iter().map(|status| look::container(status, "".into())).collect(),
     };
     for container in &seen.containers {
         let _ = (seen.newest(&container.name), seen.ended(&container.name).count());

@@ -3,7 +3,8 @@
 //!
 //! Rooms from ground to top; each imports only those before it:
 //!
-//! 1. `record`: what of a pod must outlive the agent, and the files that keep it.
+//! 1. `id`: a runtime's id, shared by all who know it. `record`: what of a pod must outlive the agent, and
+//!    the files that keep it.
 //! 2. `decide`: pure functions. Which pods start, stay, are resized or end (`decide::identity`); what is next
 //!    for one pod (`decide::plan`); how it is shown (`decide::phase`).
 //! 3. `orders`: what a worker can be ordered to do, and what it reports.
@@ -26,6 +27,7 @@ mod faults;
 mod fixture;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod id;
 mod manager;
 mod orders;
 mod pulls;

@@ -7,18 +7,16 @@ mod look;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::act::housekeeping::Housekeeping;
 use crate::act::resize::PodResize;
-use crate::act::{admitting, cpusets, devices, probing};
+use crate::act::{admitting, cpusets, devices};
 use crate::decide::identity;
 use crate::decide::identity::Running;
 use crate::decide::relist::EventStream;
@@ -69,8 +67,8 @@ struct WorkerEntry {
     state: Weak<PodState>,
     kept: DesiredCgroup,
     ending: bool,
-    /// How it was last ordered to end.
-    deletion: Option<Deletion>,
+    /// How it was last ordered to end. Boxed, since most pods run.
+    deletion: Option<Box<Deletion>>,
     /// It has ended by an eviction and has not started again: it has no cgroup.
     evicted: bool,
     resize: PodResize,
@@ -180,9 +178,7 @@ impl Manager {
         self.desired = desired;
         self.assign();
         let complete = self.desired.is_complete();
-        self.env
-            .status
-            .set_desired(DesiredPods { pods: self.desired.pods.iter().cloned().collect(), complete });
+        self.env.status.set_desired(DesiredPods { pods: self.desired.pods.clone(), complete });
     }
 
     fn assign(&mut self) {
@@ -279,24 +275,8 @@ impl Manager {
         state.update(|inner| inner.unseen |= runs);
         let (reports, own) = (self.reports.clone(), state.own());
         let wait = self.wait_after_fault(&state.pod());
-        tokio::spawn(faults::about(uid.as_str().into(), async move {
-            if !wait.is_zero() {
-                // Others do not wait for it, and what is known of it is shown.
-                state.mark_seen();
-                state.show();
-                tokio::time::sleep(wait).await;
-            }
-            let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
-            if AssertUnwindSafe(run).catch_unwind().await.is_err() {
-                state.record_fault().await;
-                probing::ended(&state);
-                let (pod, record) = {
-                    let inner = state.read();
-                    (inner.pod.clone(), Box::new(inner.record.clone()))
-                };
-                let _ = reports.send(Report::Died { pod, record });
-            }
-        }));
+        let worker = worker::watched(state, inbox, reports, fresh, wait);
+        tokio::spawn(faults::about(uid.as_str().into(), worker));
         self.workers.insert(
             uid,
             Box::new(WorkerEntry {
@@ -337,14 +317,14 @@ impl Manager {
     /// Ends a pod as its source asks; one that ends already may get less time.
     fn delete(&mut self, uid: &str, deletion: Deletion) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        if entry.deletion.as_ref() == Some(&deletion) {
+        if entry.deletion.as_deref() == Some(&deletion) {
             return;
         }
         entry.ending = true;
         self.env.admission.leaving(uid);
         let (since, grace_seconds) = (deletion.since, deletion.grace.as_secs());
         let ending = Ending { since, grace_seconds, why: deletion.reason.clone() };
-        entry.deletion = Some(deletion);
+        entry.deletion = Some(Box::new(deletion));
         // A worker that is gone already is reported so.
         let _ = entry.orders.send(Order::End(ending));
     }
@@ -435,3 +415,13 @@ impl Manager {
 
 /// How long the start waits for the runtime's first answer.
 pub const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_worker_is_small() {
+        assert!(size_of::<WorkerEntry>() <= 120, "{}", size_of::<WorkerEntry>());
+    }
+}

@@ -60,8 +60,8 @@ pub struct Inner {
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
     pub plan: Plan,
-    /// What keeps the pod as a whole from running.
-    pub trouble: Option<Trouble>,
+    /// What keeps the pod as a whole from running. Boxed, since most pods run.
+    pub trouble: Option<Box<Trouble>>,
     /// Sandboxes that could not be made, in a row.
     pub sandbox_failures: u32,
     /// It was reported that the sandbox changed, and there is no new one yet.
@@ -357,7 +357,7 @@ impl PodState {
                 failed: &failed.collect(),
                 devices: &devices,
                 node_ips: &node_ips,
-                trouble: inner.trouble.as_ref(),
+                trouble: inner.trouble.as_deref(),
                 resize: inner.resize.as_ref(),
                 resizing: (inner.resizing, inner.resize_error.as_deref()),
                 api: inner.api.as_ref(),
@@ -399,5 +399,16 @@ impl Inner {
 
     pub fn probing_mut(&mut self) -> &mut Probing {
         self.probing.get_or_insert_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_pod_is_small() {
+        assert!(size_of::<Record>() <= 152, "{}", size_of::<Record>());
+        assert!(size_of::<PodState>() <= 592, "{}", size_of::<PodState>());
     }
 }

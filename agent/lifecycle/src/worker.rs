@@ -1,9 +1,11 @@
 //! One pod's worker: takes orders at any time, and does what is due turn by turn until the pod ends.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::act::inbox::{NOTICED, News};
@@ -12,6 +14,32 @@ use crate::act::{devices, evict, kill, look, probing, resize, terminate};
 use crate::orders::{Inbox, Report};
 use crate::state::PodState;
 use nodewarden_model::backoff::Backoff;
+
+/// Runs the worker after `wait`. If it dies of a fault, that is written down and reported.
+pub async fn watched(
+    state: Arc<PodState>,
+    orders: Inbox,
+    reports: mpsc::UnboundedSender<Report>,
+    fresh: bool,
+    wait: Duration,
+) {
+    if !wait.is_zero() {
+        // Others do not wait for it, and what is known of it is shown.
+        state.mark_seen();
+        state.show();
+        Box::pin(tokio::time::sleep(wait)).await;
+    }
+    let run = AssertUnwindSafe(run(state.clone(), orders, reports.clone(), fresh));
+    if run.catch_unwind().await.is_err() {
+        Box::pin(state.record_fault()).await;
+        probing::ended(&state);
+        let (pod, record) = {
+            let inner = state.read();
+            (inner.pod.clone(), Box::new(inner.record.clone()))
+        };
+        let _ = reports.send(Report::Died { pod, record });
+    }
+}
 
 /// Runs until the pod has ended for good. `fresh`: the runtime has nothing of this pod, as was just seen.
 pub async fn run(
@@ -88,7 +116,8 @@ async fn live(
                 }
                 let mut news = News::default();
                 let first = match wait {
-                    Some(wait) => tokio::time::timeout(wait, orders.recv()).await,
+                    // On the heap: few workers wait for a time.
+                    Some(wait) => Box::pin(tokio::time::timeout(wait, orders.recv())).await,
                     None => Ok(orders.recv().await),
                 };
                 let is_time = first.is_err();
@@ -103,7 +132,7 @@ async fn live(
                 is_time || news.look
             }
             Next::WaitToStart => {
-                let news = wait_to_start(state, orders).await?;
+                let news = Box::pin(wait_to_start(state, orders)).await?;
                 expected.extend(news.expected);
                 news.look
             }
@@ -171,5 +200,19 @@ async fn noticed(
         if !state.pause(pause.advance()).await {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_waits_is_small() {
+        fn size<A, B, C, D, E, F>(_: impl Fn(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        // There is one for each pod.
+        assert!(size(watched) <= 360, "{}", size(watched));
     }
 }

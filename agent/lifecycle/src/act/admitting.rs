@@ -102,7 +102,7 @@ fn waits(state: &PodState, why: &Why, shown: &mut Option<PodReason>) {
         *shown = Some(reason.clone());
         state.env.record_event(&state.pod(), None, &reason.to_string(), message.clone());
     }
-    let trouble = Some(Trouble { reason, message });
+    let trouble = Some(Box::new(Trouble { reason, message }));
     if state.read().trouble != trouble {
         state.note(|inner| inner.trouble = trouble);
     }

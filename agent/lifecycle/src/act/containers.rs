@@ -125,7 +125,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     }
     env.record_event(&pod, Some((name, &id)), "Created", format!("Created container {name}"));
     let seen = ContainerSeen {
-        id: id.clone(),
+        id: (&id).into(),
         sandbox: sandbox.id.clone(),
         name: name.to_owned(),
         attempt,
@@ -136,7 +136,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         exit_code: 0,
         reason: String::new(),
         message: String::new(),
-        image_id: present.image.id.clone(),
+        image_id: present.image.id.as_str().into(),
         reported: false,
     };
     devices::added(state, name, &id, &injection).await;
@@ -159,7 +159,7 @@ fn share_processes(state: &PodState, name: &str, config: &mut cri::ContainerConf
     let options = context.and_then(|context| context.namespace_options.as_mut());
     if let Some(options) = options.filter(|options| options.pid() == cri::NamespaceMode::Container) {
         options.set_pid(cri::NamespaceMode::Target);
-        options.target_id.clone_from(&target.id);
+        options.target_id = target.id.to_string();
     }
 }
 
@@ -294,8 +294,8 @@ pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartErr
     state.update(|inner| {
         let seen = inner.observed.containers.iter().find(|seen| seen.id == id);
         let begun = seen.and_then(|seen| seen.started);
-        let own = inner.record.containers.entry(name.to_owned()).or_default();
-        (own.hooked, own.begun) = (id.to_owned(), begun);
+        let own = inner.record.containers.get_or_default(name);
+        (own.hooked, own.begun) = (seen.map_or_else(|| id.into(), |seen| seen.id.clone()), begun);
     });
     probing::follow(state);
     Ok(())

@@ -95,7 +95,7 @@ fn reason(error: &Refused) -> PodReason {
 }
 
 fn waits(state: &PodState, error: &Refused) {
-    let trouble = Trouble { reason: reason(error), message: error.to_string() };
+    let trouble = Box::new(Trouble { reason: reason(error), message: error.to_string() });
     let mut news = false;
     state.note(|inner| {
         news = inner.trouble.as_ref() != Some(&trouble);

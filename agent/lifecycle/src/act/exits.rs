@@ -117,7 +117,7 @@ pub fn place_early_ooms(inner: &mut Inner) {
 }
 
 fn note(inner: &mut Inner, name: &str, id: &str, victim: OomVictim) {
-    inner.record.containers.entry(name.to_owned()).or_default().note_oom(id, victim);
+    inner.record.containers.get_or_default(name).note_oom(id, victim);
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use super::{cpusets, exits, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
+use crate::id::Id;
 use crate::state::PodState;
 use nodewarden_cri::{ListedContainer, ListedSandbox, Listing, RuntimeError};
 use nodewarden_pods::spec::{Ownership, is_kubelets};
@@ -26,7 +27,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
             continue;
         }
         match client.container_status(&listed.id).await {
-            Ok(status) => containers.push(container(&status, &listed.pod_sandbox_id)),
+            Ok(status) => containers.push(container(&status, (&listed.pod_sandbox_id).into())),
             // Removed meanwhile.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
@@ -54,6 +55,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
     state.set(|inner| {
         inner.observed = Observed { sandboxes, containers };
+        inner.observed.share(&inner.record);
         inner.unseen = false;
         exits::place_early_ooms(inner);
     });
@@ -96,7 +98,7 @@ fn take_over(state: &PodState, listed: &[ListedContainer]) {
 pub async fn at(state: &PodState, containers: &[ContainerSeen]) {
     for seen in containers {
         let Ok(status) = state.env.client.container_status(&seen.id).await else { continue };
-        let now = container(&status, &seen.sandbox);
+        let now = container(&status, seen.sandbox.clone());
         state.set(|inner| {
             if let Some(known) = inner.observed.containers.iter_mut().find(|known| known.id == now.id) {
                 *known = now;
@@ -147,7 +149,7 @@ pub fn ips(status: &cri::PodSandboxStatus) -> Vec<IpAddr> {
 
 pub(crate) fn sandbox(listed: &ListedSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
     SandboxSeen {
-        id: listed.id.clone(),
+        id: (&listed.id).into(),
         attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
         ready: is_ready(listed),
         created: time(listed.created_at).unwrap_or_default(),
@@ -159,11 +161,12 @@ fn is_ready(listed: &ListedSandbox) -> bool {
     listed.state == cri::PodSandboxState::SandboxReady as i32
 }
 
-pub(crate) fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerSeen {
+pub(crate) fn container(status: &cri::ContainerStatus, sandbox: Id) -> ContainerSeen {
     let metadata = status.metadata.clone().unwrap_or_default();
+    let image_id = if status.image_id.is_empty() { &status.image_ref } else { &status.image_id };
     ContainerSeen {
-        id: status.id.clone(),
-        sandbox: sandbox.to_owned(),
+        id: (&status.id).into(),
+        sandbox,
         name: metadata.name,
         attempt: metadata.attempt,
         stage: stage(status.state),
@@ -173,7 +176,7 @@ pub(crate) fn container(status: &cri::ContainerStatus, sandbox: &str) -> Contain
         exit_code: status.exit_code,
         reason: status.reason.clone(),
         message: status.message.clone(),
-        image_id: if status.image_id.is_empty() { status.image_ref.clone() } else { status.image_id.clone() },
+        image_id: image_id.as_str().into(),
         reported: true,
     }
 }

@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct PodResize {
     /// What the pod's cgroup is sized by when every container has its new resources.
     target: Option<Arc<Pod>>,
-    /// The pod should have these resources, for which there is no room.
-    refused: Option<(Arc<Pod>, NoGrowth)>,
+    /// The pod should have these resources, for which there is no room. Boxed, since most pods have none.
+    refused: Option<Box<(Arc<Pod>, NoGrowth)>>,
 }
 
 impl PodResize {
@@ -48,7 +48,7 @@ impl PodResize {
 
     /// What there was no room for.
     pub fn refused(&self) -> Option<&Arc<Pod>> {
-        self.refused.as_ref().map(|(pod, _)| pod)
+        self.refused.as_deref().map(|(pod, _)| pod)
     }
 
     /// Gives the pod other resources, or remembers that there is no room for them. `version` is that of the
@@ -62,10 +62,10 @@ impl PodResize {
     ) -> bool {
         let excluded = managers.refuses_resize(&pod).map(NoGrowth::Excluded);
         if let Err(why) = excluded.map_or_else(|| admission.resizing(&pod), Err) {
-            if self.refused.as_ref().is_none_or(|(_, before)| *before != why) {
+            if self.refused.as_deref().is_none_or(|(_, before)| *before != why) {
                 let _ = orders.send(Order::NotResized { why: Some(why.clone()) });
             }
-            self.refused = Some((pod, why));
+            self.refused = Some(Box::new((pod, why)));
             return false;
         }
         self.refused = None;

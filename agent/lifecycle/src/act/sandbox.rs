@@ -104,7 +104,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     }
     let host_network = pod.host_network;
     let ips = if host_network { Vec::new() } else { look::ips(&env.client.sandbox_status(&id).await?) };
-    let seen = SandboxSeen { id, attempt, ready: true, created: Timestamp::now(), ips };
+    let seen = SandboxSeen { id: id.into(), attempt, ready: true, created: Timestamp::now(), ips };
     state.note(|inner| {
         inner.observed.sandboxes.insert(0, seen);
     });

@@ -91,7 +91,7 @@ async fn clean(state: &PodState) {
 
 fn show(state: &PodState, reason: PodReason, message: &str) {
     let message = message.to_owned();
-    state.note(|inner| inner.trouble = Some(Trouble { reason, message }));
+    state.note(|inner| inner.trouble = Some(Box::new(Trouble { reason, message })));
 }
 
 /// The event's message when the pod has ended.

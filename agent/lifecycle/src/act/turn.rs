@@ -196,7 +196,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
             let mut news = true;
             state.note(|inner| {
                 news = inner.trouble.as_ref().is_none_or(|before| before.message != message);
-                inner.trouble = Some(Trouble { reason: reason.clone(), message: message.clone() });
+                inner.trouble = Some(Box::new(Trouble { reason: reason.clone(), message: message.clone() }));
                 times = inner.sandbox_failures;
                 inner.sandbox_failures += 1;
             });
@@ -253,7 +253,7 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
         Err(error) if error.is_unavailable() => {
             counters::container_failed(kind.into(), error.reason().name());
             let trouble = Trouble { reason: PodReason::RuntimeNotReady, message: error.to_string() };
-            state.note(|inner| inner.trouble = Some(trouble));
+            state.note(|inner| inner.trouble = Some(Box::new(trouble)));
             Outcome::Stop(AWAY)
         }
         Err(error) => {
@@ -328,7 +328,7 @@ fn runtime_failed(state: &PodState, error: &RuntimeError) -> Next {
     let mut news = false;
     state.note(|inner| {
         news = inner.trouble.as_ref().is_none_or(|before| before.reason != reason);
-        inner.trouble = Some(Trouble { reason: reason.clone(), message: message.clone() });
+        inner.trouble = Some(Box::new(Trouble { reason: reason.clone(), message: message.clone() }));
     });
     if news {
         state.env.record_event(&state.pod(), None, &reason.to_string(), message);

@@ -16,10 +16,10 @@ impl Record {
     pub fn note_kill(&mut self, name: &str, id: &str, reason: KillReason) {
         match reason {
             KillReason::Resize | KillReason::Changed | KillReason::Unknown => {
-                id.clone_into(&mut self.containers.entry(name.to_owned()).or_default().stopped);
+                self.containers.get_or_default(name).stopped = id.into();
             }
             KillReason::Liveness | KillReason::Startup => {
-                let own = self.containers.entry(name.to_owned()).or_default();
+                let own = self.containers.get_or_default(name);
                 id.clone_into(&mut own.probes.get_or_insert_default().ended);
             }
             KillReason::PostStart | KillReason::NotWanted | KillReason::PodEnds => {}
@@ -46,7 +46,7 @@ impl Record {
             let mut ended: Vec<&ContainerSeen> = observed.ended(&container.name).collect();
             ended.sort_by_key(|seen| (seen.attempt, seen.created));
             for seen in ended {
-                let own = self.containers.entry(container.name.clone()).or_default();
+                let own = self.containers.get_or_default(&container.name);
                 if let Some(ended) = own.note_end(container.kind, seen, settings) {
                     news.push((container.name.clone(), ended));
                 }
@@ -65,7 +65,7 @@ impl Record {
     /// To be saved when a container that a kubelet started is seen to run for the first time: true if it was
     /// not noted before.
     pub fn note_taken_over(&mut self, container: &Container, seen: &ContainerSeen) -> bool {
-        let own = self.containers.entry(container.name.clone()).or_default();
+        let own = self.containers.get_or_default(&container.name);
         let is_new = own.given.is_none();
         if is_new {
             own.restarts = seen.attempt;
@@ -132,7 +132,7 @@ impl ContainerRecord {
             _ => seen.reason.as_str().into(),
         };
         Ended {
-            id: seen.id.clone(),
+            id: seen.id.to_string(),
             exit_code: seen.exit_code,
             signal: signal(seen.exit_code),
             reason,
@@ -179,9 +179,9 @@ mod tests {
             for step in [0, DAY, -DAY] {
                 let mut record = crate::fixture::record(&pod);
                 record.align(&clocks(0, 0));
-                let hooked = "c.0".to_owned();
+                let hooked = "c.0".into();
                 let own = ContainerRecord { failures: 3, hooked, begun: Some(at(0)), ..Default::default() };
-                record.containers.insert("c".into(), Box::new(own));
+                record.containers.insert("c".into(), own);
                 // Another agent goes on.
                 let text = serde_json::to_string(&record).unwrap();
                 let mut record: Record = serde_json::from_str(&text).unwrap();

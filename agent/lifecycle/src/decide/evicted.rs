@@ -141,7 +141,7 @@ impl Record {
     /// The pod starts again, as if it had just been accepted, but its evictions are still counted.
     pub fn restart(&mut self, now: Timestamp) {
         self.accepted = now;
-        self.containers.clear();
+        self.containers = Default::default();
         self.admitted = false;
         if let Some(evicted) = self.eviction.as_deref_mut() {
             evicted.back = Some(now);

@@ -4,6 +4,9 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
+use crate::id::Id;
+use crate::record::Record;
+
 /// Sandboxes and containers of one pod, in any order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
@@ -14,7 +17,7 @@ pub struct Observed {
 /// One sandbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxSeen {
-    pub id: String,
+    pub id: Id,
     pub attempt: u32,
     pub ready: bool,
     pub created: Timestamp,
@@ -35,8 +38,10 @@ pub enum ContainerStage {
 /// One container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerSeen {
-    pub id: String,
-    pub sandbox: String,
+    /// Shared with the pod's record.
+    pub id: Id,
+    /// The id of its sandbox, shared with that.
+    pub sandbox: Id,
     pub name: String,
     /// How many of this name were there before it: the restart count.
     pub attempt: u32,
@@ -50,12 +55,25 @@ pub struct ContainerSeen {
     pub reason: String,
     pub message: String,
     /// As the runtime names it.
-    pub image_id: String,
+    pub image_id: Box<str>,
     /// The runtime reported all of this in this stage; false for what the agent knows from its own calls.
     pub reported: bool,
 }
 
 impl Observed {
+    /// Has each id in memory once: those that stand in the pod's record too, and those of the sandboxes.
+    pub fn share(&mut self, record: &Record) {
+        let Self { sandboxes, containers } = self;
+        for seen in containers {
+            if let Some(own) = record.container(&seen.name).filter(|own| own.hooked == seen.id) {
+                seen.id = own.hooked.clone();
+            }
+            if let Some(sandbox) = sandboxes.iter().find(|sandbox| sandbox.id == seen.sandbox) {
+                seen.sandbox = sandbox.id.clone();
+            }
+        }
+    }
+
     /// The newest container of a name.
     pub fn newest(&self, name: &str) -> Option<&ContainerSeen> {
         self.containers.iter().filter(|c| c.name == name).max_by_key(|c| (c.attempt, c.created))
@@ -74,5 +92,32 @@ impl Observed {
     /// Containers of a name that ended.
     pub fn ended<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ContainerSeen> {
         self.containers.iter().filter(move |c| c.name == name && c.stage == ContainerStage::Exited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::{container, pod, record, sandbox};
+
+    #[test]
+    fn each_id_is_there_once() {
+        let pod = pod(json!({"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}));
+        let mut record = record(&pod);
+        record.containers.get_or_default("c").hooked = "c.0".into();
+        record.containers.get_or_default("d").hooked = "d.0".into();
+        let containers = [("c", 0), ("d", 1)].map(|(name, n)| container(name, n, ContainerStage::Running));
+        let mut observed = Observed { sandboxes: vec![sandbox(0, true)], containers: containers.into() };
+        let before = observed.clone();
+        observed.share(&record);
+        assert_eq!(observed, before);
+        let Observed { sandboxes, containers } = &observed;
+        let same = |one: &Id, other: &Id| std::ptr::eq(one.as_str(), other.as_str());
+        assert!(containers.iter().all(|seen| same(&seen.sandbox, &sandboxes[0].id)));
+        assert!(same(&containers[0].id, &record.containers["c"].hooked));
+        assert_eq!(containers[1].id, "d.1", "a later one than that of the record");
+        assert!(size_of::<ContainerSeen>() <= 200, "{}", size_of::<ContainerSeen>());
     }
 }

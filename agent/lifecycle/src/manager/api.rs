@@ -19,7 +19,8 @@ pub(super) const FORCED: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct OrderedByApi {
     state: Option<Arc<ApiState>>,
-    over: Option<Over>,
+    /// Boxed, since most pods never have it.
+    over: Option<Box<Over>>,
     forgotten: bool,
 }
 
@@ -31,7 +32,7 @@ impl Manager {
         record.ending = Some(Ending { since, grace_seconds, why: deletion.reason.clone() });
         self.begin(sourced.pod.clone(), record, false, None);
         if let Some(entry) = self.workers.get_mut(&sourced.pod.uid) {
-            entry.deletion = Some(deletion);
+            entry.deletion = Some(Box::new(deletion));
         }
         if let Some(state) = sourced.api {
             self.api_state(&sourced.pod.uid, state);
@@ -41,8 +42,8 @@ impl Manager {
     /// The API server has it as succeeded or failed.
     pub(super) fn over(&mut self, uid: &str, over: Over) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        if entry.api.over.as_ref() != Some(&over) {
-            entry.api.over = Some(over.clone());
+        if entry.api.over.as_deref() != Some(&over) {
+            entry.api.over = Some(Box::new(over.clone()));
             let _ = entry.orders.send(Order::Over(over));
         }
     }

@@ -1,7 +1,6 @@
 //! What of a pod must outlive the agent: the manifest that was accepted, restart counts, back-off, and how
 //! far its end is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::Evicted;
 use super::given;
 use super::manifest::Manifest;
-use nodewarden_manifest::{Container, Pod, Resources};
+use crate::id::Id;
+use nodewarden_manifest::{ByName, Container, Pod, Resources};
 use nodewarden_model::{ClockReading, EndReason, Ended, OomVictim, Origin};
 use nodewarden_pods::probes::ProbeMemory;
 
@@ -23,9 +23,9 @@ pub struct Record {
     /// Where its source has it.
     pub origin: Origin,
     pub accepted: Timestamp,
-    /// By name. Boxed, since a map has room for eleven from the first on.
+    /// By name.
     #[serde(default)]
-    pub containers: BTreeMap<String, Box<ContainerRecord>>,
+    pub containers: ByName<ContainerRecord>,
     /// Set when the pod is to go.
     #[serde(default)]
     pub ending: Option<Ending>,
@@ -67,14 +67,14 @@ pub struct ContainerRecord {
     pub pending: bool,
     /// How the newest one that ended did.
     pub last: Option<Box<Ended>>,
-    /// The container whose postStart hook is done.
-    pub hooked: String,
+    /// The container whose postStart hook is done. Its id is shared with what the runtime has.
+    pub hooked: Id,
     /// When that container started. The runtime's time stays where it is when the wall clock is set; this one
     /// moves along.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
     /// The container that the agent itself ended to start it again: no failure of its own.
-    pub stopped: String,
+    pub stopped: Id,
     /// The newest process of the container with this id that was killed for memory.
     pub oom: Option<Box<(String, OomVictim)>>,
     /// Of its probes. Boxed, since most containers have none.
@@ -109,7 +109,7 @@ impl Record {
             manifest: Manifest::of(pod),
             origin: origin.into(),
             accepted,
-            containers: BTreeMap::new(),
+            containers: ByName::new(),
             ending: None,
             admitted: false,
             eviction: None,
@@ -144,12 +144,12 @@ impl Record {
 
     /// What is known of a container; nothing yet is the default.
     pub fn container(&self, name: &str) -> Option<&ContainerRecord> {
-        self.containers.get(name).map(Box::as_ref)
+        self.containers.get(name)
     }
 
     /// To be saved before a container is created.
     pub fn note_start(&mut self, container: &Container, attempt: u32) {
-        let own = self.containers.entry(container.name.clone()).or_default();
+        let own = self.containers.get_or_default(&container.name);
         own.restarts = own.restarts.max(attempt);
         own.pending = true;
         own.given = Some(container.resources.clone());
@@ -158,7 +158,7 @@ impl Record {
     /// To be saved with [`Self::note_start`] where the image of a running container can change. The back-off
     /// begins again with another image.
     pub fn note_image(&mut self, name: &str, image: &str) {
-        let own = self.containers.entry(name.to_owned()).or_default();
+        let own = self.containers.get_or_default(name);
         let before = own.image.replace(image.into());
         if before.is_some_and(|before| *before != *image) {
             own.failures = 0;
@@ -167,12 +167,12 @@ impl Record {
 
     /// To be saved some time after a container was created.
     pub fn note_created(&mut self, name: &str) {
-        self.containers.entry(name.to_owned()).or_default().pending = false;
+        self.containers.get_or_default(name).pending = false;
     }
 
     /// To be saved after a running container was given other resources.
     pub fn note_update(&mut self, container: &Container) {
-        self.containers.entry(container.name.clone()).or_default().given = Some(container.resources.clone());
+        self.containers.get_or_default(&container.name).given = Some(container.resources.clone());
     }
 }
 

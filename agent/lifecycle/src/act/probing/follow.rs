@@ -29,7 +29,7 @@ pub fn follow(state: &PodState) {
     let (gone, new) = state.set(|inner| {
         let lives = |seen: &&ContainerSeen| seen.stage != ContainerStage::Exited;
         let living: Vec<String> =
-            inner.observed.containers.iter().filter(lives).map(|seen| seen.id.clone()).collect();
+            inner.observed.containers.iter().filter(lives).map(|seen| seen.id.to_string()).collect();
         if let Some(probing) = &mut inner.probing {
             probing.published.retain(|id| living.iter().any(|own| own == id));
         }
@@ -82,7 +82,7 @@ fn wanted(pod: &Pod, inner: &Inner, address: Option<IpAddr>) -> Vec<(Target, Vec
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
             container: seen.name.clone(),
-            container_id: seen.id.clone(),
+            container_id: seen.id.to_string(),
             started: seen.started.unwrap_or(seen.created),
             address,
         };

@@ -25,7 +25,7 @@ impl ProbeSink for Sink {
         let kept = state.save(|inner| {
             let current = self.is_newest(inner);
             if current {
-                let own = inner.record.containers.entry(self.name.clone()).or_default();
+                let own = inner.record.containers.get_or_default(&self.name);
                 own.note_probes(memory);
             }
             current

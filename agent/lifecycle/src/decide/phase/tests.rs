@@ -10,8 +10,8 @@ use crate::fixture::{at, container, exited, pod, record, sandbox};
 use crate::record::Ending;
 use nodewarden_config::PodSettings;
 use nodewarden_eviction::Eviction;
-use nodewarden_manifest::ProbeKind;
 use nodewarden_manifest::ProbeKind::{Liveness, Readiness, Startup};
+use nodewarden_manifest::{ByName, ProbeKind};
 use nodewarden_model::OomVictim;
 use nodewarden_model::Verdict;
 use nodewarden_model::Verdict::{Failure, Success};
@@ -168,7 +168,7 @@ fn a_kill_for_memory_is_shown_as_oom_killed() {
     let up = |c| vec![exited("i", 0, 0), container("s", 0, Running), c];
     let with = |stage: ContainerSeen| {
         let mut case = Case::new("Never", up(stage));
-        let own = case.record.containers.entry("c".into()).or_default();
+        let own = case.record.containers.get_or_default("c");
         own.oom = Some(Box::new(("c.0".into(), victim.clone())));
         case.view(3600).containers[2].clone()
     };
@@ -316,7 +316,7 @@ fn an_evicted_pod_is_shown_as_failed() {
         ("Evicted", low, None)
     );
     // One that never ran is not left waiting.
-    case.record.containers.clear();
+    case.record.containers = ByName::new();
     let view = case.view(104);
     assert_eq!(
         shown(&view),

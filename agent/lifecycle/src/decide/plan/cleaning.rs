@@ -30,7 +30,7 @@ impl Round<'_> {
             if lives(seen) {
                 self.kill(seen, KillReason::NotWanted, format!("Container {} is not wanted", seen.name));
             }
-            self.plan.actions.push(Action::RemoveContainer { id: seen.id.clone() });
+            self.plan.actions.push(Action::RemoveContainer { id: seen.id.to_string() });
         }
     }
 
@@ -55,7 +55,7 @@ impl Round<'_> {
             dead.sort_by_key(|c| std::cmp::Reverse((c.attempt, c.created)));
             let kept = self.settings.dead_kept.map_or(usize::MAX, |most| most as usize).max(least(container));
             for gone in dead.into_iter().skip(kept) {
-                self.plan.actions.push(Action::RemoveContainer { id: gone.id.clone() });
+                self.plan.actions.push(Action::RemoveContainer { id: gone.id.to_string() });
             }
         }
     }

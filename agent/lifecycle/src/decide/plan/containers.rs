@@ -195,7 +195,7 @@ impl<'a> Round<'a> {
     }
 
     fn finish_start(&mut self, seen: &ContainerSeen) {
-        self.plan.actions.push(Action::FinishStart { id: seen.id.clone(), name: seen.name.clone() });
+        self.plan.actions.push(Action::FinishStart { id: seen.id.to_string(), name: seen.name.clone() });
     }
 
     fn resize(&mut self, container: &Container, seen: &ContainerSeen) {
@@ -203,7 +203,7 @@ impl<'a> Round<'a> {
         match resize::method(self.pod, container, given) {
             None => {}
             Some(ResizeMethod::Update) => {
-                let (id, name) = (seen.id.clone(), seen.name.clone());
+                let (id, name) = (seen.id.to_string(), seen.name.clone());
                 self.plan.actions.push(Action::UpdateResources { id, name });
             }
             Some(ResizeMethod::Restart) => {
@@ -214,7 +214,7 @@ impl<'a> Round<'a> {
     }
 
     pub(super) fn kill(&mut self, seen: &ContainerSeen, reason: KillReason, message: String) {
-        let (id, name) = (seen.id.clone(), seen.name.clone());
+        let (id, name) = (seen.id.to_string(), seen.name.clone());
         self.plan.actions.push(Action::KillContainer { id, name, reason, message });
     }
 

@@ -32,7 +32,7 @@ impl Round<'_> {
         if all_ended {
             self.plan.finished = Some(self.outcome().unwrap_or(PodPhase::Failed));
         }
-        self.plan.actions.push(Action::StopSandbox { id: sandbox.id.clone() });
+        self.plan.actions.push(Action::StopSandbox { id: sandbox.id.to_string() });
     }
 
     /// How the pod ended, if nothing of it is to run any more, by what is known of its containers.

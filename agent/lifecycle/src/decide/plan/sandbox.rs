@@ -15,8 +15,8 @@ pub(super) fn forget_others(observed: &Observed, kept: Option<&SandboxSeen>, act
     others.sort_by_key(|s| (s.attempt, s.created, &s.id));
     for sandbox in others {
         // Stopped again even if it is not ready: only then is its network surely gone.
-        actions.push(Action::StopSandbox { id: sandbox.id.clone() });
-        actions.push(Action::RemoveSandbox { id: sandbox.id.clone() });
+        actions.push(Action::StopSandbox { id: sandbox.id.to_string() });
+        actions.push(Action::RemoveSandbox { id: sandbox.id.to_string() });
     }
 }
 
@@ -28,7 +28,7 @@ pub fn leave(observed: &Observed) -> Option<Plan> {
     let mut ready: Vec<&SandboxSeen> = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).collect();
     ready.sort_by_key(|sandbox| (sandbox.attempt, sandbox.created, &sandbox.id));
     let actions: Vec<Action> =
-        ready.into_iter().map(|sandbox| Action::StopSandbox { id: sandbox.id.clone() }).collect();
+        ready.into_iter().map(|sandbox| Action::StopSandbox { id: sandbox.id.to_string() }).collect();
     (!actions.is_empty()).then(|| Plan { actions, ..Plan::default() })
 }
 
@@ -40,7 +40,7 @@ pub(super) fn decide(round: &mut Round<'_>) {
         let lives = |stage| matches!(stage, ContainerStage::Running | ContainerStage::Unknown);
         if round.observed.containers.iter().any(|c| c.sandbox == dead.id && lives(c.stage)) {
             // How they end decides what comes next.
-            round.plan.actions.push(Action::StopSandbox { id: dead.id.clone() });
+            round.plan.actions.push(Action::StopSandbox { id: dead.id.to_string() });
             return;
         }
     }
@@ -52,7 +52,7 @@ pub(super) fn decide(round: &mut Round<'_>) {
         return;
     }
     if let Some(dead) = newest {
-        round.plan.actions.push(Action::StopSandbox { id: dead.id.clone() });
+        round.plan.actions.push(Action::StopSandbox { id: dead.id.to_string() });
     }
     let attempt = newest.map_or(0, |dead| dead.attempt.saturating_add(1));
     round.plan.actions.push(Action::CreateSandbox { attempt });

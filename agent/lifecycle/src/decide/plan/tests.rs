@@ -116,7 +116,7 @@ fn a_clock_that_is_set_does_not_change_the_back_off() {
             boot_ns: seconds * 1_000_000_000,
         };
         let mut record = record(&pod);
-        record.containers.entry("a".into()).or_default().failures = 2;
+        record.containers.get_or_default("a").failures = 2;
         record.align(&clocks(56, 0));
         record.note_ends(&pod, &observed, &settings);
         record.limit_ends(at(56));
@@ -128,7 +128,7 @@ fn a_clock_that_is_set_does_not_change_the_back_off() {
     }
     // Set back after its end and before that was noted: the back-off is whole, and no longer.
     let mut record = record(&pod);
-    record.containers.entry("a".into()).or_default().failures = 2;
+    record.containers.get_or_default("a").failures = 2;
     record.note_ends(&pod, &observed, &settings);
     record.limit_ends(at(-3600));
     let decided = |seconds| plan(&pod, &observed, &record, &NOTHING, &settings, at(seconds));
@@ -245,7 +245,7 @@ fn a_container_counts_as_started_after_its_hook() {
     }));
     let mut record = record(&pod);
     let mut next = |observed: &Observed, hooked: &str| {
-        record.containers.entry("s".into()).or_default().hooked = hooked.into();
+        record.containers.get_or_default("s").hooked = hooked.into();
         actions(&plan(&pod, observed, &record, &NOTHING, &PodSettings::default(), at(3600)))
     };
     let s = with(vec![container("s", 0, Running)]);

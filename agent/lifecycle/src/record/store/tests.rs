@@ -24,12 +24,12 @@ fn record() -> Record {
         finished: Some(at(2)),
         oom: Some(victim.clone()),
     };
-    let own = record.containers.entry("c".into()).or_default();
-    **own = ContainerRecord {
+    let own = record.containers.get_or_default("c");
+    *own = ContainerRecord {
         failures: 4,
         last: Some(Box::new(last)),
         oom: Some(Box::new(("c.3".into(), victim))),
-        ..(**own).clone()
+        ..own.clone()
     };
     record.ending = Some(Ending { since: at(9), grace_seconds: 30, why: "its manifest is gone".into() });
     record

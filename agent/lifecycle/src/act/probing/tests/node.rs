@@ -152,7 +152,7 @@ impl Node {
     ) -> Self {
         let pod: Arc<Pod> = fixture::pod(spec);
         let mut record = Record::new(&pod, origin, fixture::at(0));
-        record.containers.insert("c".into(), Box::new(known));
+        record.containers.insert("c".into(), known);
         Self::adopt(tempfile::tempdir().unwrap(), pod, record, runtime, script).await
     }
 

@@ -58,9 +58,9 @@ impl World {
             return false;
         }
         let changed = rules::take(spec, memory.of_mut(spec.kind), verdict).is_some();
-        self.record.containers.entry(seen.name.clone()).or_default().note_probes(&memory);
+        self.record.containers.get_or_default(&seen.name).note_probes(&memory);
         if rules::started(specs, &memory) {
-            self.passed.insert((seen.sandbox.clone(), seen.name.clone()));
+            self.passed.insert((seen.sandbox.to_string(), seen.name.clone()));
         }
         changed
     }

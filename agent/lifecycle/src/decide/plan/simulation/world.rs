@@ -94,7 +94,7 @@ impl World {
             Action::CreateSandbox { attempt } => {
                 assert!(self.observed.sandboxes.iter().all(|s| !s.ready), "two sandboxes");
                 let sandbox = SandboxSeen {
-                    id: format!("s{attempt}"),
+                    id: format!("s{attempt}").into(),
                     attempt: *attempt,
                     ready: true,
                     created: at(self.now),
@@ -129,7 +129,7 @@ impl World {
                     self.start(index);
                 }
                 let name = self.observed.containers[index].name.clone();
-                id.clone_into(&mut self.record.containers.entry(name).or_default().hooked);
+                self.record.containers.get_or_default(&name).hooked = id.as_str().into();
             }
             Action::UpdateResources { .. } => panic!("nothing was resized"),
             Action::RemoveContainer { id } => {
@@ -145,7 +145,7 @@ impl World {
         let id = format!("{name}.{attempt}");
         assert!(self.observed.containers.iter().all(|c| c.id != id), "{id} twice");
         self.observed.containers.push(ContainerSeen {
-            id,
+            id: id.into(),
             sandbox,
             name: name.into(),
             attempt,
@@ -156,7 +156,7 @@ impl World {
             exit_code: 0,
             reason: String::new(),
             message: String::new(),
-            image_id: String::new(),
+            image_id: "".into(),
             reported: true,
         });
     }
