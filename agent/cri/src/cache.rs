@@ -52,8 +52,8 @@ struct Entry {
     of: Arc<Identity>,
     named: Arc<Identity>,
     generation: u64,
-    /// Present while names are missing.
-    misses: Option<Misses>,
+    /// Present while names are missing. Boxed, since that is for a moment.
+    misses: Option<Box<Misses>>,
     used: Instant,
 }
 
@@ -76,7 +76,7 @@ impl Cache {
             return (entry.named.clone(), entry.misses.as_mut().is_some_and(|misses| misses.ask(now)));
         }
         let named = named(identity, &self.table);
-        let mut misses = lacks_names(&named).then(Misses::default);
+        let mut misses = lacks_names(&named).then(Box::<Misses>::default);
         let ask = misses.as_mut().is_some_and(|misses| misses.ask(now));
         let entry = Entry {
             of: identity.clone(),
@@ -166,5 +166,10 @@ mod tests {
         assert_eq!(cache.entries.len(), 1);
         cache.tidy(now + KEPT + Duration::from_secs(1));
         assert!(cache.entries.is_empty());
+    }
+
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<Entry>() <= 48, "{}", size_of::<Entry>());
     }
 }

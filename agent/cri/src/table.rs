@@ -1,6 +1,6 @@
 //! Names from the runtime's listings, by the ids in cgroup paths.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ pub struct Table {
     /// The ids of sandboxes.
     sandboxes: HashMap<String, Seen<()>>,
     containers: HashMap<String, Seen<Arc<ContainerNames>>>,
+    /// Each pair of name and image once: a container has those of its other replicas, and of those before it.
+    names: HashSet<Arc<ContainerNames>>,
 }
 
 impl Table {
@@ -52,11 +54,14 @@ impl Table {
             let image = image.unwrap_or(&container.image_ref);
             let same = |known: &Arc<ContainerNames>| known.name == name && known.image == *image;
             let names = || ContainerNames { name: name.to_owned(), image: image.clone() };
-            changed |= put(&mut self.containers, &container.id, now, same, || Arc::new(names()));
+            let make = || shared(&mut self.names, names());
+            changed |= put(&mut self.containers, &container.id, now, same, make);
         }
         changed |= drop_old(&mut self.pods, now);
         changed |= drop_old(&mut self.sandboxes, now);
-        changed | drop_old(&mut self.containers, now)
+        changed |= drop_old(&mut self.containers, now);
+        self.names.retain(|names| Arc::strong_count(names) > 1);
+        changed
     }
 
     /// Namespace and name of the pod with this uid.
@@ -75,6 +80,15 @@ impl Table {
     }
 }
 
+fn shared(all: &mut HashSet<Arc<ContainerNames>>, names: ContainerNames) -> Arc<ContainerNames> {
+    if let Some(known) = all.get(&names) {
+        return known.clone();
+    }
+    let names = Arc::new(names);
+    all.insert(names.clone());
+    names
+}
+
 /// Notes that `id` is there with the value that `make` returns; `same` says whether one that is known is that
 /// value. Returns whether it is another one than before.
 fn put<T>(
@@ -82,7 +96,7 @@ fn put<T>(
     id: &str,
     now: Instant,
     same: impl Fn(&T) -> bool,
-    make: impl Fn() -> T,
+    make: impl FnOnce() -> T,
 ) -> bool {
     if id.is_empty() {
         return false;
@@ -156,6 +170,20 @@ pub(super) mod tests {
         assert!(table.learn(&renamed, now));
         let metadata = Arc::new(ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() });
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&metadata));
+    }
+
+    #[test]
+    fn containers_of_one_name_and_image_share_both() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        let mut two = listing();
+        let mut other = two.containers[0].clone();
+        other.id = "d0d0d0d0d0d0".into();
+        two.containers.push(other);
+        table.learn(&two, now);
+        let [one, other] = ["c0c0c0c0c0c0", "d0d0d0d0d0d0"].map(|id| table.container(id).unwrap());
+        assert!(Arc::ptr_eq(one, other));
+        table.learn(&Listing::default(), now + KEPT + Duration::from_secs(1));
+        assert!(table.names.is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct PodNames {
 }
 
 /// Names of a container, known only if a container runtime reported them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ContainerNames {
     /// `io.kubernetes.container.name`.
     pub name: String,
