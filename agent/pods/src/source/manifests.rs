@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use nodewarden_model::Origin;
 
 use super::merge::choose;
+use super::origin::LastTaken;
 use super::text::{Place, PodText};
 use super::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
 use file::{Content, Stamp, read};
@@ -35,8 +36,8 @@ pub struct Manifests {
     files: BTreeMap<OsString, Box<KnownFile>>,
     /// Why the directory could not be listed the last time.
     not_listed: Option<String>,
-    /// The file that each pod was taken from the last time.
-    origins: PodOrigins,
+    /// The pods that were taken the last time, with their files.
+    last: LastTaken,
     /// Whether something was read since [`Manifests::desired`] that may change it.
     is_changed: bool,
     /// Every file was listed as the only name of what was read, and nothing was read since.
@@ -67,7 +68,7 @@ impl Manifests {
             is_named_by_node: false,
             files: BTreeMap::new(),
             not_listed: None,
-            origins: PodOrigins::default(),
+            last: LastTaken::default(),
             is_changed: true,
             is_reported: false,
         }
@@ -92,7 +93,7 @@ impl Manifests {
 
     /// Sets the origins of the pods that run: such a file's pod wins over others of the same name.
     pub fn set_running(&mut self, running: PodOrigins) {
-        self.origins = running;
+        self.last = LastTaken::Running(running);
         self.is_changed = true;
     }
 
@@ -223,10 +224,10 @@ impl Manifests {
             }
             candidates.extend(file.pods.iter().map(|pod| SourcedPod::new(pod.clone(), origin.clone())));
         }
-        let choice = choose(candidates, &self.origins);
+        let choice = choose(candidates, &self.last);
         desired.problems.extend(choice.problems);
-        self.origins = choice.origins;
         desired.pods = choice.pods.into();
+        self.last = LastTaken::Pods(desired.pods.clone());
         desired
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use nodewarden_model::Origin;
 
-use super::{Desired, PodOrigins, SourceProblem, SourcedPod};
+use super::origin::LastTaken;
+use super::{Desired, SourceProblem, SourcedPod};
 
 /// The pods that are taken.
 #[derive(Debug, Default)]
@@ -13,14 +14,12 @@ pub struct Choice {
     pub pods: Vec<SourcedPod>,
     /// One for each candidate that is left out.
     pub problems: Vec<SourceProblem>,
-    /// The origins of the pods that are taken.
-    pub origins: PodOrigins,
 }
 
 /// What all sources want together, in their order. Of pods with one uid or one name the one that already runs
 /// wins, else that of the first source. A source that could not be read keeps only pods of its own from being
 /// removed.
-pub fn merge(all: &[Desired], running: &PodOrigins) -> (Desired, PodOrigins) {
+pub fn merge(all: &[Desired], running: &LastTaken) -> Desired {
     let choice = choose(all.iter().flat_map(|desired| desired.pods.iter().cloned()).collect(), running);
     let pods = match all {
         // Nothing is left out: the same list.
@@ -33,19 +32,21 @@ pub fn merge(all: &[Desired], running: &PodOrigins) -> (Desired, PodOrigins) {
         merged.unread.extend(desired.unread.clone());
     }
     merged.problems.extend(choice.problems);
-    (merged, choice.origins)
+    merged
 }
 
 /// Of candidates with one uid or one name takes the one that already runs, so that a new one never takes a
 /// running pod's place; else the first.
-pub fn choose(candidates: Vec<SourcedPod>, running: &PodOrigins) -> Choice {
+pub fn choose(candidates: Vec<SourcedPod>, running: &LastTaken) -> Choice {
     let mut choice = Choice::default();
+    let places = running.places();
     let mut uids: BTreeMap<&str, &Origin> = BTreeMap::new();
     let mut names: BTreeMap<(&str, &str), &Origin> = BTreeMap::new();
     let mut taken = vec![false; candidates.len()];
     for runs in [true, false] {
-        for (SourcedPod { pod, origin, .. }, taken) in candidates.iter().zip(&mut taken) {
-            if running.is(&pod.namespace, &pod.name, origin) != runs {
+        for (candidate, taken) in candidates.iter().zip(&mut taken) {
+            let SourcedPod { pod, origin, .. } = candidate;
+            if places.is(candidate) != runs {
                 continue;
             }
             let name = (pod.namespace.as_str(), pod.name.as_str());
@@ -59,7 +60,6 @@ pub fn choose(candidates: Vec<SourcedPod>, running: &PodOrigins) -> Choice {
             }
             uids.insert(&pod.uid, origin);
             names.insert(name, origin);
-            choice.origins.set(&pod.namespace, &pod.name, origin.clone());
             *taken = true;
         }
     }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use super::merge::merge;
+use super::origin::LastTaken;
 use super::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard, SourceProblem};
 
 /// The sources in the order of their precedence, seen as one.
@@ -26,7 +27,7 @@ pub struct Following {
 struct Merger {
     /// By the source's index.
     latest: Vec<Desired>,
-    running: PodOrigins,
+    running: LastTaken,
     /// Conflicts that are in the log already.
     logged: Vec<SourceProblem>,
 }
@@ -43,7 +44,7 @@ impl PodSources {
         for source in &mut self.sources {
             source.set_running(&running);
         }
-        self.merger.running = running;
+        self.merger.running = LastTaken::Running(running);
     }
 
     /// As [`PodSource::snapshot`], of all sources.
@@ -74,8 +75,8 @@ impl PodSources {
 
 impl Merger {
     fn merged(&mut self) -> Desired {
-        let (merged, running) = merge(&self.latest, &self.running);
-        self.running = running;
+        let merged = merge(&self.latest, &self.running);
+        self.running = LastTaken::Pods(merged.pods.clone());
         // The sources log their own problems; what is left are conflicts between them.
         let own = self.latest.iter().map(|desired| desired.problems.len()).sum();
         let conflicts = merged.problems[own..].to_vec();

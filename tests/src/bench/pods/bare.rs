@@ -135,7 +135,7 @@ impl Bare {
                 path.display(),
                 read.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             );
-            pods.extend(read.pods.into_iter().map(|sourced| sourced.pod));
+            pods.extend(read.pods.iter().map(|sourced| sourced.pod.clone()));
         }
         let manager = &self.calls.manager;
         let tree = qos::tree(pods.iter().map(|pod| &**pod), self.host().node).map_err(failure)?;

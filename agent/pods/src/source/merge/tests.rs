@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::super::Unread;
+use super::super::{PodOrigins, Unread};
 use super::*;
 use nodewarden_manifest::Pod;
 
@@ -22,14 +22,14 @@ fn names(pods: &[SourcedPod]) -> String {
     pods.iter().map(|p| format!("{} {}", p.origin, p.pod.name)).collect::<Vec<_>>().join(", ")
 }
 
-fn chosen(pods: &[Given], running: &PodOrigins) -> (String, usize, PodOrigins) {
+fn chosen(pods: &[Given], running: &LastTaken) -> (String, usize, LastTaken) {
     let choice = choose(sourced(pods), running);
-    (names(&choice.pods), choice.problems.len(), choice.origins)
+    (names(&choice.pods), choice.problems.len(), LastTaken::Pods(choice.pods.into()))
 }
 
 #[test]
 fn the_first_of_a_name_wins_and_then_the_one_that_runs() {
-    let none = PodOrigins::default();
+    let none = LastTaken::default();
     let (pods, problems, running) = chosen(&[("b", "x", "1"), ("c", "x", "2"), ("c", "y", "3")], &none);
     assert_eq!((pods.as_str(), problems), ("b x, c y", 1));
     // A file that sorts before it comes later.
@@ -42,9 +42,11 @@ fn the_first_of_a_name_wins_and_then_the_one_that_runs() {
 
 #[test]
 fn the_second_pod_of_a_name_in_one_file_is_left_out() {
-    let (pods, problems, running) = chosen(&[("a", "x", "1"), ("a", "x", "2")], &PodOrigins::default());
+    let (pods, problems, running) = chosen(&[("a", "x", "1"), ("a", "x", "2")], &LastTaken::default());
     assert_eq!((pods.as_str(), problems), ("a x", 1));
-    assert!(running.is("default", "x", &"a".into()) && !running.is("default", "x", &"b".into()));
+    let places = running.places();
+    let is = |origin: &str| places.is(&SourcedPod::new(pod("x", "3"), origin));
+    assert!(is("a") && !is("b"));
 }
 
 #[test]
@@ -64,7 +66,7 @@ fn several_sources_are_merged_by_name_and_uid() {
         if let Some((name, origin)) = running {
             origins.set("default", name, origin);
         }
-        let (merged, _) = merge(&all, &origins);
+        let merged = merge(&all, &LastTaken::Running(origins));
         let case = format!("{first:?} {second:?} {running:?}");
         assert_eq!((names(&merged.pods).as_str(), merged.problems.len()), (expected, problems), "{case}");
         assert!(merged.is_complete(), "{case}");
@@ -75,7 +77,7 @@ fn several_sources_are_merged_by_name_and_uid() {
 fn the_list_of_the_only_source_is_kept_once() {
     let only =
         Desired { pods: sourced(&[("/m/a", "x", "1"), ("/m/b", "y", "2")]).into(), ..Desired::default() };
-    let (merged, _) = merge(std::slice::from_ref(&only), &PodOrigins::default());
+    let merged = merge(std::slice::from_ref(&only), &LastTaken::default());
     assert!(Arc::ptr_eq(&merged.pods, &only.pods));
     assert!(size_of::<SourcedPod>() <= 56, "{}", size_of::<SourcedPod>());
 }
@@ -89,7 +91,7 @@ fn a_source_that_cannot_be_read_keeps_only_its_own_pods() {
         (Unread::of_origin("/m/a"), true, false, false),
     ] {
         let broken = Desired { unread: unread.clone(), ..Desired::default() };
-        let (merged, _) = merge(&[Desired::default(), broken], &PodOrigins::default());
+        let merged = merge(&[Desired::default(), broken], &LastTaken::default());
         let may_have = ["/m/a", "/m/b", "api:x"].map(|origin| merged.unread.may_have(&origin.into()));
         assert_eq!(may_have, [manifest, other, api], "{unread:?}");
         assert_eq!(merged.is_complete(), unread == Unread::default());

@@ -4,6 +4,7 @@ use nodewarden_model::Origin;
 
 use super::read::ReadError;
 use crate::source::merge::choose;
+use crate::source::origin::LastTaken;
 use crate::source::text::{Place, PodText};
 use crate::source::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
 
@@ -17,7 +18,7 @@ pub struct Served {
     is_known: bool,
     text: PodText,
     /// Where the pods were taken from the last time.
-    origins: PodOrigins,
+    last: LastTaken,
 }
 
 impl Served {
@@ -28,13 +29,13 @@ impl Served {
             suffix: suffix.map(str::to_owned),
             is_known: false,
             text: PodText::default(),
-            origins: PodOrigins::default(),
+            last: LastTaken::default(),
         }
     }
 
     /// As [`PodSource::set_running`](crate::source::PodSource::set_running).
     pub fn set_running(&mut self, running: PodOrigins) {
-        self.origins = running;
+        self.last = LastTaken::Running(running);
     }
 
     /// Takes over what one request had as its result.
@@ -64,10 +65,10 @@ impl Served {
             desired.unread = Unread::of_source(Origin::HTTP);
         }
         let candidates = self.text.pods.iter().map(|pod| SourcedPod::new(pod.clone(), origin.clone()));
-        let choice = choose(candidates.collect(), &self.origins);
+        let choice = choose(candidates.collect(), &self.last);
         desired.problems.extend(choice.problems);
-        self.origins = choice.origins;
         desired.pods = choice.pods.into();
+        self.last = LastTaken::Pods(desired.pods.clone());
         desired
     }
 }
