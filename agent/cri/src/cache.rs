@@ -6,7 +6,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::enrich::lacks_names;
 use super::pace::Misses;
 use super::table::KEPT;
 use super::{Listing, Table, enrich};
@@ -69,14 +68,19 @@ impl Cache {
                 entry.named = named(identity, &self.table);
                 entry.generation = self.generation;
                 entry.misses = match entry.misses.take() {
-                    misses if lacks_names(&entry.named) => Some(misses.unwrap_or_default()),
+                    misses if entry.named.lacks_names() => Some(misses.unwrap_or_default()),
                     _ => None,
                 };
             }
-            return (entry.named.clone(), entry.misses.as_mut().is_some_and(|misses| misses.ask(now)));
+            let answer = (entry.named.clone(), entry.misses.as_mut().is_some_and(|misses| misses.ask(now)));
+            // The key holds the identity too: the one before would stay in memory with it.
+            if !same && let Some(entry) = self.entries.remove(key) {
+                self.entries.insert(Key(identity.clone()), entry);
+            }
+            return answer;
         }
         let named = named(identity, &self.table);
-        let mut misses = lacks_names(&named).then(Box::<Misses>::default);
+        let mut misses = named.lacks_names().then(Box::<Misses>::default);
         let ask = misses.as_mut().is_some_and(|misses| misses.ask(now));
         let entry = Entry {
             of: identity.clone(),
@@ -171,5 +175,16 @@ mod tests {
     #[test]
     fn an_entry_is_small() {
         assert!(size_of::<Entry>() <= 48, "{}", size_of::<Entry>());
+    }
+
+    #[test]
+    fn a_named_identity_is_its_own() {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        cache.learn(listing(), now);
+        let identity = Arc::new(container("uid-1", "c0c0c0c0c0c0"));
+        let named = cache.name(&identity, now).0;
+        let (again, ask) = cache.name(&named, now);
+        assert!(Arc::ptr_eq(&again, &named) && !ask);
+        assert_eq!(Arc::strong_count(&identity), 1, "only the one with names is kept");
     }
 }

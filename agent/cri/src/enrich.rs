@@ -26,15 +26,6 @@ pub fn enrich(identity: &Identity, table: &Table) -> Option<Identity> {
     (named != *identity).then_some(named)
 }
 
-/// Whether names are missing that the runtime could know.
-pub(super) fn lacks_names(identity: &Identity) -> bool {
-    match identity {
-        Identity::Pod { names, .. } => names.is_none(),
-        Identity::Container { sandbox, pod, names, .. } => pod.is_none() || (!sandbox && names.is_none()),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::sync::Arc;
@@ -98,7 +89,7 @@ pub(super) mod tests {
         ] {
             let enriched = enrich(&identity, &table);
             assert_eq!(enriched, expected, "{identity:?}");
-            assert_eq!(lacks_names(&enriched.unwrap_or(identity)), lacks);
+            assert_eq!(enriched.unwrap_or(identity).lacks_names(), lacks);
         }
     }
 }

@@ -94,7 +94,8 @@ mod tests {
     fn an_id_is_shared_and_written_as_its_text() {
         let id = Id::from("c0ffee");
         assert!(std::ptr::eq(id.clone().as_str(), id.as_str()));
-        assert!(id == "c0ffee" && "c0ffee".to_owned() == id && id != String::new());
+        let text = "c0ffee".to_owned();
+        assert!(id == "c0ffee" && text == id && id == text && id != "");
         assert_eq!((Id::default().as_str(), id.to_string()), ("", "c0ffee".to_owned()));
         assert_eq!(serde_json::to_string(&id).unwrap(), r#""c0ffee""#);
         assert_eq!(serde_json::from_str::<Id>(r#""c0ffee""#).unwrap(), id);

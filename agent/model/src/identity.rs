@@ -80,6 +80,15 @@ impl Identity {
         }
     }
 
+    /// Whether names are missing that a container runtime could know.
+    pub fn lacks_names(&self) -> bool {
+        match self {
+            Self::Pod { names, .. } => names.is_none(),
+            Self::Container { sandbox, pod, names, .. } => pod.is_none() || (!sandbox && names.is_none()),
+            _ => false,
+        }
+    }
+
     /// The container's id, for a container and the cgroups nested in it.
     pub fn container_id(&self) -> Option<&str> {
         match self {

@@ -234,6 +234,18 @@ impl Registry {
         true
     }
 
+    /// Takes over the names that `name` has for cgroups without some, so that an identity is in memory once:
+    /// what keeps the names has no other one than this from now on.
+    pub fn take_names(&mut self, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
+        for group in self.groups.values_mut().filter(|group| group.identity.lacks_names()) {
+            let named = name(&group.identity);
+            if !Arc::ptr_eq(&named, &group.identity) {
+                // Asked for again: the names are kept with this one, and the one before is freed.
+                group.identity = name(&named);
+            }
+        }
+    }
+
     /// Schedules the slot of a cgroup to be freed that was created and removed while records were lost.
     pub(crate) fn retire_unknown(&mut self, space: usize, id: u64, slot: u32, removed: Moment) {
         self.retired.push(Retired { space, id, slot, removed_ns: removed.monotonic_ns });

@@ -80,6 +80,7 @@ fn run(observer: &Observer, mut schedule: Schedule, retention: Duration, stop: &
     observer.upkeep.serve();
     let mut walk_again = false;
     let mut unfinished = false;
+    let mut named = None;
     loop {
         if let Some(kernel) = observer.kernel.lock().as_mut() {
             kernel.measure(schedule.measures(Instant::now()));
@@ -114,6 +115,7 @@ fn run(observer: &Observer, mut schedule: Schedule, retention: Duration, stop: &
             kernel.flush_log();
         }
         if due.trim {
+            named = take_names(observer, named);
             footprint::trim();
         }
         if due.unmap {
@@ -121,4 +123,15 @@ fn run(observer: &Observer, mut schedule: Schedule, retention: Duration, stop: &
         }
         unfinished = walk_again || unreleased;
     }
+}
+
+/// Has the registry take over the names of cgroups if there are others than at the time `before`. Once they
+/// have been asked for in vain the runtime is not asked again for this: some cgroups never have names.
+fn take_names(observer: &Observer, before: Option<[u64; 2]>) -> Option<[u64; 2]> {
+    let mut registry = observer.registry.lock();
+    let now = Some(registry.version());
+    if now != before {
+        registry.take_names(|identity| observer.names.name(identity));
+    }
+    now
 }

@@ -4,7 +4,7 @@ use nodewarden_ebpf_abi::{
     COMMAND_LEN, DEVICE_AUDIT, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_READ, DEVICE_WRITE, DeviceKey,
     DeviceRecord, ExitRecord, Header, Kind, NAME_LEN, OomRecord, SCOPE_CGROUP,
 };
-use nodewarden_model::{DeviceAccess, DeviceVerdict, LimitScope};
+use nodewarden_model::{DeviceAccess, DeviceVerdict, LimitScope, PodNames};
 use proptest::prelude::*;
 
 use super::*;
@@ -78,6 +78,24 @@ fn a_cgroup_in_two_hierarchies_has_each_event_once() {
 fn a_cgroup_takes_little_memory() {
     assert!(size_of::<Option<Place>>() <= 24, "{}", size_of::<Option<Place>>());
     assert!(size_of::<Group>() <= 152, "{}", size_of::<Group>());
+}
+
+#[test]
+fn names_are_taken_over_by_the_cgroups_that_lack_them() {
+    let mut r = hybrid();
+    r.apply(&created(0, 2, 1, "kubepods"), at(1));
+    r.apply(&created(0, 3, 2, "podu-1"), at(1));
+    let named = |identity: &Arc<Identity>| {
+        let mut named = Identity::clone(identity);
+        if let Identity::Pod { names, .. } = &mut named {
+            *names = Some(Arc::new(PodNames { namespace: "n".into(), name: "p".into() }));
+        }
+        if named == **identity { identity.clone() } else { Arc::new(named) }
+    };
+    r.take_names(named);
+    let of_pod = r.groups().find(|group| &*group.path == "/kubepods/podu-1").unwrap().identity.clone();
+    assert!(!of_pod.lacks_names());
+    r.take_names(|_| panic!("none lacks names"));
 }
 
 #[test]
