@@ -22,11 +22,11 @@ struct Seen<T> {
 /// Names by id.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    pods: HashMap<String, Seen<Arc<PodNames>>>,
+    pods: HashMap<Box<str>, Seen<Arc<PodNames>>>,
     /// The ids of sandboxes.
-    sandboxes: HashMap<String, Seen<()>>,
-    containers: HashMap<String, Seen<Arc<ContainerNames>>>,
-    /// Each pair of name and image once: a container has those of its other replicas, and of those before it.
+    sandboxes: HashMap<Box<str>, Seen<()>>,
+    containers: HashMap<Box<str>, Seen<Arc<ContainerNames>>>,
+    /// Each pair of name and image once: other replicas of a container have the same.
     names: HashSet<Arc<ContainerNames>>,
 }
 
@@ -80,6 +80,7 @@ impl Table {
     }
 }
 
+/// These names as they are kept already, or kept from now on.
 fn shared(all: &mut HashSet<Arc<ContainerNames>>, names: ContainerNames) -> Arc<ContainerNames> {
     if let Some(known) = all.get(&names) {
         return known.clone();
@@ -92,7 +93,7 @@ fn shared(all: &mut HashSet<Arc<ContainerNames>>, names: ContainerNames) -> Arc<
 /// Notes that `id` is there with the value that `make` returns; `same` says whether one that is known is that
 /// value. Returns whether it is another one than before.
 fn put<T>(
-    map: &mut HashMap<String, Seen<T>>,
+    map: &mut HashMap<Box<str>, Seen<T>>,
     id: &str,
     now: Instant,
     same: impl Fn(&T) -> bool,
@@ -111,11 +112,11 @@ fn put<T>(
             }
             changed
         }
-        None => map.insert(id.to_owned(), Seen { value: make(), last: now }).is_none(),
+        None => map.insert(id.into(), Seen { value: make(), last: now }).is_none(),
     }
 }
 
-fn drop_old<T>(map: &mut HashMap<String, Seen<T>>, now: Instant) -> bool {
+fn drop_old<T>(map: &mut HashMap<Box<str>, Seen<T>>, now: Instant) -> bool {
     let before = map.len();
     map.retain(|_, seen| now.duration_since(seen.last) <= KEPT);
     map.len() != before

@@ -95,7 +95,7 @@ mod tests {
         let id = Id::from("c0ffee");
         assert!(std::ptr::eq(id.clone().as_str(), id.as_str()));
         let text = "c0ffee".to_owned();
-        assert!(id == "c0ffee" && text == id && *text == id && id == *text);
+        assert!(id == "c0ffee" && text == id && *text == id);
         assert_eq!((Id::default().as_str(), id.to_string()), ("", "c0ffee".to_owned()));
         assert_eq!(serde_json::to_string(&id).unwrap(), r#""c0ffee""#);
         assert_eq!(serde_json::from_str::<Id>(r#""c0ffee""#).unwrap(), id);
