@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_named_identity_is_its_own() {
         let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.learn(listing(), now);
+        cache.learn(&listing(), now);
         let identity = Arc::new(container("uid-1", "c0c0c0c0c0c0"));
         let named = cache.name(&identity, now).0;
         let (again, ask) = cache.name(&named, now);

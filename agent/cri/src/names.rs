@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::cache::Cache;
-use super::enrich::lacks_names;
 use super::pace::{self, Ask, LEAST, REGULAR, back_off};
 use super::{Listing, RuntimeError, SharedList, Version};
 use nodewarden_config::Endpoint;
@@ -101,7 +100,7 @@ impl Names {
         }
         let named = self.name(identity);
         // One that lacks a name is looked up each time, which makes the runtime be asked for it.
-        *last = (!lacks_names(&named)).then(|| Named { identity: named.clone(), generation });
+        *last = (!named.lacks_names()).then(|| Named { identity: named.clone(), generation });
         named
     }
 

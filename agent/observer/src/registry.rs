@@ -234,15 +234,16 @@ impl Registry {
         true
     }
 
-    /// Takes over the names that `name` has for cgroups without some, so that an identity is in memory once:
-    /// what keeps the names has no other one than this from now on.
-    pub fn take_names(&mut self, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
-        for group in self.groups.values_mut().filter(|group| group.identity.lacks_names()) {
-            let named = name(&group.identity);
-            if !Arc::ptr_eq(&named, &group.identity) {
-                // Asked for again: the names are kept with this one, and the one before is freed.
-                group.identity = name(&named);
-            }
+    /// The identities, by path, of the cgroups without names that a container runtime could know.
+    pub fn unnamed(&self) -> Vec<(Arc<str>, Arc<Identity>)> {
+        let lack = self.groups.iter().filter(|(_, group)| group.identity.lacks_names());
+        lack.map(|(path, group)| (path.clone(), group.identity.clone())).collect()
+    }
+
+    /// Replaces the identity of a cgroup by the one with its names, if it still has that one.
+    pub fn name(&mut self, path: &str, unnamed: &Arc<Identity>, named: Arc<Identity>) {
+        if let Some(group) = self.groups.get_mut(path).filter(|group| Arc::ptr_eq(&group.identity, unnamed)) {
+            group.identity = named;
         }
     }
 

@@ -125,13 +125,24 @@ fn run(observer: &Observer, mut schedule: Schedule, retention: Duration, stop: &
     }
 }
 
-/// Has the registry take over the names of cgroups if there are others than at the time `before`. Once they
-/// have been asked for in vain the runtime is not asked again for this: some cgroups never have names.
+/// Has the registry take over the names of cgroups if there are others than at the time `before`, so that
+/// each identity is in memory once: what keeps the names has no other one than the registry's from then on.
+/// Once they have been asked for in vain the runtime is not asked again for this: some cgroups never have
+/// names.
 fn take_names(observer: &Observer, before: Option<[u64; 2]>) -> Option<[u64; 2]> {
-    let mut registry = observer.registry.lock();
-    let now = Some(registry.version());
-    if now != before {
-        registry.take_names(|identity| observer.names.name(identity));
+    let (now, unnamed) = {
+        let registry = observer.registry.lock();
+        let now = Some(registry.version());
+        (now, if now == before { Vec::new() } else { registry.unnamed() })
+    };
+    // Without the lock: what reads the kernel's records waits for it.
+    for (path, unnamed) in unnamed {
+        let named = observer.names.name(&unnamed);
+        if !Arc::ptr_eq(&named, &unnamed) {
+            // Asked for again: the names are kept with this one, and the one before is freed.
+            let named = observer.names.name(&named);
+            observer.registry.lock().name(&path, &unnamed, named);
+        }
     }
     now
 }

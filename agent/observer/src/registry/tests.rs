@@ -81,21 +81,22 @@ fn a_cgroup_takes_little_memory() {
 }
 
 #[test]
-fn names_are_taken_over_by_the_cgroups_that_lack_them() {
+fn a_cgroup_that_lacks_names_gets_them_unless_it_was_made_again() {
     let mut r = hybrid();
     r.apply(&created(0, 2, 1, "kubepods"), at(1));
     r.apply(&created(0, 3, 2, "podu-1"), at(1));
-    let named = |identity: &Arc<Identity>| {
-        let mut named = Identity::clone(identity);
-        if let Identity::Pod { names, .. } = &mut named {
-            *names = Some(Arc::new(PodNames { namespace: "n".into(), name: "p".into() }));
-        }
-        if named == **identity { identity.clone() } else { Arc::new(named) }
-    };
-    r.take_names(named);
-    let of_pod = r.groups().find(|group| &*group.path == "/kubepods/podu-1").unwrap().identity.clone();
-    assert!(!of_pod.lacks_names());
-    r.take_names(|_| panic!("none lacks names"));
+    let unnamed = r.unnamed();
+    let [(path, unnamed)] = unnamed.as_slice() else { panic!("{unnamed:?}") };
+    let mut named = Identity::clone(unnamed);
+    if let Identity::Pod { names, .. } = &mut named {
+        *names = Some(Arc::new(PodNames { namespace: "n".into(), name: "p".into() }));
+    }
+    let (named, other) = (Arc::new(named), Arc::new(Identity::clone(unnamed)));
+    r.name(path, &other, named.clone());
+    assert_eq!(r.unnamed().len(), 1, "the names of another one");
+    r.name(path, unnamed, named.clone());
+    assert!(r.unnamed().is_empty());
+    assert!(Arc::ptr_eq(&r.group(path).unwrap().identity, &named));
 }
 
 #[test]
