@@ -3,9 +3,6 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use nix::unistd::Pid;
-
 use super::packed::KeptUsage;
 use super::registry::Group;
 use nodewarden_machine::cgroup::{
@@ -41,54 +38,33 @@ impl Files {
     }
 
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
-    /// read keeps its value.
-    pub(crate) fn read(&mut self, mut work: Vec<Work<'_>>, asked: Asked) {
-        let one = |work: &mut [Work<'_>]| {
-            let mut buffer = Vec::with_capacity(8192);
-            let mut pod = None;
-            for Work { group, idle, usage: kept, reader, shown } in work {
-                let mut usage = kept.get();
-                let activity = activity(group, *idle, &usage, pod.as_ref());
-                let reader = reader_of(&self.all, group, reader);
-                let has_read = reader.read(&self.layout, asked, activity, &mut usage, &mut buffer);
-                if asked == Asked::Now && matches!(*group.identity, Identity::Pod { .. }) {
-                    let sums = reader.sums(&usage).filter(|_| *idle);
-                    pod = sums.map(|(sums, same)| IdlePod { path: &group.path, sums, same });
-                }
-                if has_read {
-                    self.devices.name(&mut usage);
-                    kept.set(&mut usage);
-                } else {
-                    kept.set_time(usage.time);
-                }
-                if let Some(shown) = shown {
-                    **shown = usage;
-                }
+    /// read keeps its value. What is below a pod has to follow it.
+    pub(crate) fn read<'w>(&self, work: impl Iterator<Item = Work<'w>>, asked: Asked) {
+        let mut buffer = Vec::with_capacity(8192);
+        let mut pod = None;
+        for Work { group, idle, usage: kept, reader, shown } in work {
+            let mut usage = kept.get();
+            let activity = activity(group, idle, &usage, pod.as_ref());
+            let reader = reader_of(&self.all, group, reader);
+            let has_changed = reader.read(&self.layout, asked, activity, &mut usage, &mut buffer);
+            if asked == Asked::Now && matches!(*group.identity, Identity::Pod { .. }) {
+                let sums = reader.sums(&usage).filter(|_| idle);
+                pod = sums.map(|(sums, same)| IdlePod { path: &group.path, sums, same });
             }
-        };
-        // No client waits, so no second CPU is woken for it.
-        if work.len() < SPLIT || asked == Asked::Later {
-            return one(&mut work);
+            if has_changed {
+                self.devices.name(&mut usage);
+                kept.set(&mut usage);
+            } else {
+                kept.set_time(usage.time);
+            }
+            if let Some(shown) = shown {
+                *shown = usage;
+            }
         }
-        let middle = middle(&work);
-        let (left, right) = work.split_at_mut(middle);
-        std::thread::scope(|scope| {
-            let elsewhere = another_cpu();
-            let other = scope.spawn(move || {
-                if let Some(cpus) = elsewhere {
-                    // If this fails, the two threads may share a CPU.
-                    let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
-                }
-                one(right);
-            });
-            one(left);
-            // Values that it could not read are not changed.
-            let _ = other.join();
-        });
     }
 
     /// As [`Files::read`], for one group that no client waits for.
-    pub(crate) fn read_one(&mut self, work: Work<'_>, buffer: &mut Vec<u8>) {
+    pub(crate) fn read_one(&self, work: Work<'_>, buffer: &mut Vec<u8>) {
         let Work { group, reader, usage: kept, .. } = work;
         let mut usage = kept.get();
         let reader = reader_of(&self.all, group, reader);
@@ -120,9 +96,6 @@ fn reader_of<'r>(
     reader.get_or_insert_with(|| Box::new(GroupReader::new(all, group.path.clone())))
 }
 
-/// Number of cgroups from which on a second thread is started.
-const SPLIT: usize = 100;
-
 /// A pod in which nothing has run, while what is below it is read.
 struct IdlePod<'a> {
     path: &'a str,
@@ -142,23 +115,6 @@ fn activity(group: &Group, idle: bool, usage: &Usage, pod: Option<&IdlePod<'_>>)
             && pod.sums.can_contain(usage)
     };
     pod.filter(below).map_or(Activity::None, |pod| Activity::NoneInPod { same_sums: pod.same })
-}
-
-/// Where the work is divided: in the middle, but not between a pod and what is below it, which is read after
-/// it.
-fn middle(work: &[Work<'_>]) -> usize {
-    let in_pod =
-        |one: &&Work<'_>| matches!(*one.group.identity, Identity::Container { .. } | Identity::Nested { .. });
-    let half = work.len() / 2;
-    half + work[half..].iter().take_while(in_pod).count()
-}
-
-/// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake
-/// each other on one CPU, and two readers there are no faster than one.
-fn another_cpu() -> Option<CpuSet> {
-    let mut cpus = sched_getaffinity(Pid::from_raw(0)).ok()?;
-    cpus.unset(sched_getcpu().ok()?).ok()?;
-    (0..CpuSet::count()).any(|cpu| cpus.is_set(cpu).unwrap_or(false)).then_some(cpus)
 }
 
 /// Raises the soft limit of open files to the hard one and returns it.
@@ -238,19 +194,5 @@ mod tests {
                 assert_eq!(of(other, true, 9, pod), Activity::None, "{other}");
             }
         }
-    }
-
-    #[test]
-    fn a_pod_is_not_divided() {
-        let id = "a".repeat(64);
-        let paths = ["/", "/kubepods", POD, &format!("{POD}/{id}"), &format!("{POD}/{id}/x"), "/z"];
-        let groups = paths.map(group);
-        let (mut usages, mut readers) = (paths.map(|_| KeptUsage::default()), paths.map(|_| None));
-        let both = groups.iter().zip(usages.iter_mut().zip(&mut readers));
-        let work: Vec<Work<'_>> = both
-            .map(|(group, (usage, reader))| Work { group, idle: true, usage, reader, shown: None })
-            .collect();
-        assert_eq!(middle(&work), 5);
-        assert_eq!((middle(&work[..2]), middle(&work[..4])), (1, 2));
     }
 }

@@ -10,13 +10,16 @@ pub mod counters;
 pub mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod halves;
 mod idle;
+pub mod kernel_side;
 pub mod limit_writes;
 pub mod names;
 pub mod neighbours;
 mod observation;
 mod observer;
 mod packed;
+mod reading;
 pub mod registry;
 mod remembered;
 pub mod sampler;

@@ -10,10 +10,11 @@ use tracing::{info, warn};
 
 use crate::counters::TopicsOn;
 use crate::files::Files;
+use crate::kernel_side::KernelSide;
 use crate::names::Names;
 use crate::observer::{Facts, Observer, OnPressure};
 use crate::registry::Registry;
-use crate::sampler::{KernelSide, Sampler};
+use crate::sampler::Sampler;
 use crate::tree;
 use crate::write_notices::WriteNotices;
 use nodewarden_config::{Config, Enforcement, Mode};

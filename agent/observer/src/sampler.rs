@@ -6,18 +6,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use nodewarden_ebpf_abi::{EARLIER, NODE, Space, UNTRACKED, WaitKey};
+use nodewarden_ebpf_abi::{EARLIER, NODE, UNTRACKED, WaitKey};
 use tracing::warn;
 
-use super::counters::{self, Source, TopicsOn};
+use super::counters;
 use super::files::{Files, Work};
+use super::halves::in_halves;
 use super::idle::WithParents;
+use super::kernel_side::KernelSide;
 use super::names::Names;
 use super::neighbours;
+use super::reading::Reading;
 use super::registry::{Group, Place, Registry};
 use super::remembered::Remembered;
 use nodewarden_machine::cgroup::{Asked, identify};
-use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, RawCpu, SlotPool, Spaces};
+use nodewarden_machine::ebpf::MonotonicClock;
 use nodewarden_model::{GroupView, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
@@ -28,37 +31,6 @@ const ALL: Duration = Duration::from_secs(300);
 
 /// A removal counts as something that ran for so long: until everything has been read again.
 const RECENTLY: Duration = Duration::from_secs(30);
-
-/// The counters of the eBPF programs; they do not exist if eBPF is off altogether.
-pub struct KernelSide {
-    /// The arrays of counters.
-    pub cells: Arc<Cells>,
-    /// The slots that are free.
-    pub pool: SlotPool,
-    /// Which hierarchy each kind of counter belongs to.
-    pub spaces: Spaces,
-    /// Which topics count.
-    pub on: TopicsOn,
-    /// Sums of waits between cgroups, if they are counted.
-    pub neighbours: Option<Neighbours>,
-}
-
-/// One cgroup while it is read.
-struct Reading<'a> {
-    group: &'a Group,
-    own: &'a mut Remembered,
-    /// For a client.
-    view: Option<&'a mut GroupView>,
-}
-
-impl Reading<'_> {
-    /// Shows the counters as they were read last.
-    fn show_counters(&mut self) {
-        if let Some(view) = &mut self.view {
-            view.kernel = self.own.counters.get();
-        }
-    }
-}
 
 /// Reads the node; one reading at a time.
 pub struct Sampler {
@@ -189,34 +161,26 @@ impl Sampler {
         let Self { kernel, files, remembered, .. } = self;
         // As many as there are groups.
         let mut shown = views.into_iter().flatten();
-        let mut all: Vec<Reading<'_>> = groups
-            .iter()
-            .zip(remembered.values_mut())
-            .map(|(group, own)| Reading { group, own, view: shown.next() })
-            .collect();
-        match kernel {
-            Some(kernel) => kernel.count(&mut all),
-            None => all.iter_mut().for_each(Reading::show_counters),
-        }
+        let both = groups.iter().zip(remembered.values_mut());
+        let mut all: Vec<Reading<'_>> =
+            both.map(|(group, own)| Reading { group, own, view: shown.next(), is_idle: false }).collect();
+        let counted = kernel.as_ref().map(|kernel| kernel.count(&mut all));
         let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
         let ran = all.iter().filter(|one| one.own.ran || removed_since(one.group, since));
         let mut ran = WithParents::of(ran.map(|one| &*one.group.path));
-        let work = all.into_iter().filter_map(|Reading { group, own, view }| {
-            let Remembered { usage, reader, .. } = own;
-            let ran = ran.has_next(&group.path);
-            let shown = view.map(|view| &mut view.usage);
-            if group.removed.is_some() {
-                *reader = None;
-                if let Some(shown) = shown {
-                    *shown = usage.get();
-                }
-                return None;
-            }
-            // A reading that no client waits for looks at the CPU time itself.
-            let idle = asked == Asked::Now && !ran;
-            Some(Work { group, idle, usage, reader, shown })
-        });
-        files.read(work.collect(), asked);
+        // A reading that no client waits for looks at the CPU time itself.
+        let is_idle = |path: &str| asked == Asked::Now && !ran.has_next(path);
+        let idle: Vec<bool> = groups.iter().map(|group| &*group.path).map(is_idle).collect();
+        all.iter_mut().zip(idle).for_each(|(one, is_idle)| one.is_idle = is_idle);
+        let one = |some: &mut [Reading<'_>]| {
+            some.iter_mut().for_each(|one| one.take_counters(counted.as_ref()));
+            files.read(some.iter_mut().filter_map(Reading::work), asked);
+        };
+        match asked {
+            Asked::Now => in_halves(&mut all, |one| &one.group.identity, one),
+            // No client waits, so no second CPU is woken for it.
+            Asked::Later => one(&mut all),
+        }
     }
 
     /// Makes `groups`, which are ordered by path, the cgroups that are remembered, and begins a reading of
@@ -286,8 +250,11 @@ impl Sampler {
             taken.push((group, std::mem::take(own)));
         }
         if let Some(kernel) = &self.kernel {
-            let all = taken.iter_mut().map(|(group, own)| Reading { group, own, view: None });
-            kernel.count(&mut all.collect::<Vec<_>>());
+            let all = taken.iter_mut();
+            let all = all.map(|(group, own)| Reading { group, own, view: None, is_idle: false });
+            let mut all: Vec<Reading<'_>> = all.collect();
+            let counted = kernel.count(&mut all);
+            all.iter_mut().for_each(|one| one.take_counters(Some(&counted)));
         }
         for (group, own) in taken {
             self.remembered.insert(group.path.clone(), own);
@@ -347,68 +314,4 @@ fn removed_since(group: &Group, since_ns: u64) -> bool {
 
 fn groups(registry: &Mutex<Registry>) -> Vec<Group> {
     registry.lock().groups().cloned().collect()
-}
-
-impl KernelSide {
-    fn source(&self) -> Source<'_> {
-        Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
-    }
-
-    /// Updates the counters of these cgroups.
-    fn count(&self, all: &mut [Reading<'_>]) {
-        let source = self.source();
-        // A task that begins to run after this has a moment that only the next reading counts.
-        let on_cpu: Vec<u32> = self.cells.running().into_iter().map(|(slot, _)| slot).collect();
-        let slots: Vec<Option<u32>> = all.iter().map(|one| source.cpu_slot(one.group)).collect();
-        let changed = all.iter().zip(&slots).filter_map(|(one, slot)| {
-            let slot = (*slot)?;
-            let is_same = one.own.counters.switches() == Some(self.cells.switches(slot));
-            (!is_same || on_cpu.contains(&slot)).then(|| (slot, self.cells.cpu(slot)))
-        });
-        let changed: HashMap<u32, RawCpu> = changed.collect();
-        // After the counters, see `Cells::running`.
-        let running = source.running(MonotonicClock::now_ns());
-        for (Reading { group, own, view }, slot) in all.iter_mut().zip(slots) {
-            let before = own.counters.get();
-            let mut counters = before.clone();
-            if let Some(slot) = slot {
-                let raw = changed.get(&slot);
-                own.ran = raw.is_some() || running.contains_key(&slot);
-                if let Some(raw) = raw {
-                    let now = running.get(&slot).copied().unwrap_or(0);
-                    counters::update(counters.cpu.get_or_insert_default(), raw, now);
-                }
-            }
-            source.others(group, &mut counters);
-            if counters != before {
-                own.counters.set(&mut counters);
-            }
-            if let Some(view) = view {
-                view.kernel = counters;
-            }
-        }
-    }
-
-    /// Zeroes the slot of the removed cgroup `id` in every array of its space and puts it back into the
-    /// queue. Returns false if that has to wait: a task that ran in the cgroup is still on a CPU, and its
-    /// turn will be counted in the slot.
-    fn give_back(&mut self, space: usize, id: u64, slot: u32) -> bool {
-        if slot == UNTRACKED {
-            return true;
-        }
-        // First, so that no program finds the slot by this cgroup any more.
-        self.pool.forget(space, id);
-        if self.spaces.of(Space::Cpu) == Some(space) && self.cells.is_running(slot) {
-            return false;
-        }
-        for used in [Space::Memory, Space::Cpu, Space::Io, Space::Unified] {
-            if self.spaces.of(used) == Some(space) {
-                self.cells.zero(used, slot);
-            }
-        }
-        if let Err(error) = self.pool.give_back(space, slot) {
-            warn!(%error, slot, "a counter slot is lost until the agent's next start");
-        }
-        true
-    }
 }
