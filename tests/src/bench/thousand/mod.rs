@@ -16,11 +16,12 @@ use measure::{Measured, measure};
 
 pub struct Thousand;
 
-/// Numbers of pods, on a full and on a quick run.
-const PODS: [&[usize]; 2] = [&[10, 100, 250, 1000], &[10, 50]];
+/// Numbers of pods, on a full and on a quick run. Each has two containers, and bounds are at 100 and 1,000
+/// pods and at as many containers.
+const PODS: [&[usize]; 2] = [&[10, 50, 100, 500, 1000], &[10, 50]];
 /// How long idle pods are measured, in seconds: with the most pods, and with fewer.
 const IDLE_MOST: u64 = 300;
-const IDLE_FEWER: u64 = 60;
+const IDLE_FEWER: u64 = 120;
 const IDLE_QUICK: u64 = 20;
 /// No figure may grow with a higher power of the number of pods.
 const EXPONENT: f64 = 1.05;
@@ -128,6 +129,7 @@ mod tests {
             start_s: factor,
             start_cpu_s: factor,
             memory_mb: 15.0,
+            scraped_memory_mb: 16.0,
             idle_cpu: 0.01 * factor,
             wakes: 10.0,
             calls: 1.0,
