@@ -215,11 +215,15 @@ async fn refresh(
         Ask::Nothing => return Ok(None),
         Ask::Version | Ask::List => list.client(),
     };
+    // Others ask at this moment, and not again for a minute: the list is not waited for after the version.
+    if (ask, cause) == (Ask::List, Cause::Minute) {
+        let (version, listing) = tokio::try_join!(client.version(), list.join())?;
+        return Ok(Some((version, Some(listing))));
+    }
     let version = client.version().await?;
-    let listing = match (ask, cause) {
-        (Ask::List, Cause::Minute) => Some(list.join().await?),
-        (Ask::List, _) => Some(Arc::new(client.list().await?)),
-        _ => None,
+    let listing = match ask {
+        Ask::List => Some(Arc::new(client.list().await?)),
+        Ask::Nothing | Ask::Version => None,
     };
     Ok(Some((version, listing)))
 }

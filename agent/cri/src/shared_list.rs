@@ -1,13 +1,13 @@
 //! Lists of everything that the runtime has, which several parts need at the same time, are asked for once.
 //!
-//! Garbage collection, the lifecycle and the names of pods each look at a whole list once a minute, at the
-//! same moment (`nodewarden_tasks::pause::every`). A question is sent a short time after the first of them
-//! has come, and all that come until then get its answer.
+//! The lifecycle looks at a whole list once a minute. Garbage collection does so too, and the names of pods
+//! each five minutes. Only the lifecycle asks each minute, by [`SharedList::list`], and its question is sent
+//! at once; the others wait for the answer to a question that is not sent yet, by [`SharedList::next`] and
+//! `join`. So one answer wakes the agent for all of them.
 //!
-//! So no answer is older than the call that returns it. That matters: garbage collection reads the logs
-//! before it asks, and removes those whose containers are not in the list; the lifecycle takes a pod that
-//! began before it asked, and of which the list has nothing, for one that never ran. Who cannot wait asks
-//! with a [`Client`].
+//! No answer is older than the call that returns it. That matters: garbage collection reads the logs before
+//! it asks, and removes those whose containers are not in the list; the lifecycle takes a pod that began
+//! before it asked, and of which the list has nothing, for one that never ran.
 //!
 //! Nothing is kept: a list is freed with the last user's reference to it.
 
@@ -21,8 +21,7 @@ use super::{Client, Listing, RuntimeError};
 use nodewarden_config::Endpoint;
 use nodewarden_tasks::pause::shortly;
 
-/// How long a question waits for others at least. Garbage collection comes some milliseconds after the rest:
-/// it reads the logs first.
+/// How long who joins waits for the question of another part at least.
 const GATHER: Duration = Duration::from_millis(64);
 
 type Answer = Result<Arc<Listing>, RuntimeError>;
@@ -37,12 +36,20 @@ struct Inner {
     /// Time limit of each call.
     limit: Duration,
     client: Mutex<Client>,
-    /// Who waits for the answer to the next question, which is not sent yet; `None` if nobody does.
-    waiting: Mutex<Option<Vec<oneshot::Sender<Answer>>>>,
+    /// Who waits for the answer to the next question, which is not sent yet.
+    waiting: Mutex<Vec<Waiting>>,
     /// When the runtime last answered another part than the names.
     answered: Mutex<Option<Instant>>,
     /// Notified when it does not answer.
     failed: Notify,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    sender: oneshot::Sender<Answer>,
+    /// The question is sent for it after [`GATHER`] if nobody else asks. A task waits for that while there is
+    /// such an entry.
+    asks: bool,
 }
 
 impl SharedList {
@@ -59,44 +66,84 @@ impl SharedList {
         }))
     }
 
-    /// All pod sandboxes and containers, running or not, as of a time after this call. Others that ask at
-    /// about the same time get the same list.
+    /// All pod sandboxes and containers, running or not, as of a time after this call. The question is sent
+    /// at once; all that wait for the next one get its answer.
     ///
     /// # Errors
     /// As of [`Client::list`]; all who wait for the answer get the error.
     pub async fn list(&self) -> Answer {
-        let answer = self.join().await;
+        let (sender, answer) = oneshot::channel();
+        // Taken before the question is sent: who comes later waits for the next one.
+        let mut waiting = std::mem::take(&mut *self.0.waiting.lock());
+        waiting.push(Waiting { sender, asks: true });
+        // A task of its own: the caller may stop waiting, and the others do not.
+        tokio::spawn(self.clone().ask(waiting));
+        let answer = self.or_ask(answer).await;
         if answer.is_ok() {
             *self.0.answered.lock() = Some(Instant::now());
         }
         answer
     }
 
-    /// As [`Self::list`], for the names alone: what answers them says nothing of whether others ask each
-    /// minute.
-    pub(super) async fn join(&self) -> Answer {
-        let (sender, answer) = oneshot::channel();
-        let is_first = {
-            let mut waiting = self.0.waiting.lock();
-            let is_first = waiting.is_none();
-            waiting.get_or_insert_default().push(sender);
-            is_first
-        };
-        if is_first {
-            // A task of its own: whoever was first may stop waiting, and the others do not.
-            tokio::spawn(self.clone().ask());
+    /// As [`Self::list`], but for the answer to the next question that another part asks, whenever that is.
+    /// It is waited for from the first poll on.
+    ///
+    /// # Errors
+    /// As of [`Self::list`].
+    pub async fn next(&self) -> Answer {
+        loop {
+            // It fails if the task that asks panicked: the question after that one is waited for.
+            if let Ok(answer) = self.register(false).await {
+                return answer;
+            }
         }
+    }
+
+    /// As [`Self::next`], but asks by itself if no other part does so in a moment. For the names alone: what
+    /// answers them says nothing of whether others ask each minute.
+    pub(super) async fn join(&self) -> Answer {
+        let answer = self.register(true);
+        self.or_ask(answer).await
+    }
+
+    /// Waits for the answer to the next question. `asks`: see [`Waiting::asks`].
+    fn register(&self, asks: bool) -> oneshot::Receiver<Answer> {
+        let (sender, answer) = oneshot::channel();
+        let mut waiting = self.0.waiting.lock();
+        // Those that went away do not pile up while nobody asks.
+        waiting.retain(|one| !one.sender.is_closed());
+        let is_first = asks && !waiting.iter().any(|one| one.asks);
+        waiting.push(Waiting { sender, asks });
+        drop(waiting);
+        if is_first {
+            tokio::spawn(self.clone().ask_if_nobody_else());
+        }
+        answer
+    }
+
+    async fn or_ask(&self, answer: oneshot::Receiver<Answer>) -> Answer {
         match answer.await {
             Ok(answer) => answer,
-            // That task panicked, or the agent ends.
+            // The task that asks panicked, or the agent ends.
             Err(_) => self.client().list().await.map(Arc::new),
         }
     }
 
-    async fn ask(self) {
+    /// Asks after [`GATHER`], if one that joined still waits by then.
+    async fn ask_if_nobody_else(self) {
         tokio::time::sleep_until(shortly(GATHER).into()).await;
-        // Taken before the question is sent: who comes later waits for the next one.
-        let waiting = self.0.waiting.lock().take().unwrap_or_default();
+        let waiting = {
+            let mut waiting = self.0.waiting.lock();
+            if !waiting.iter().any(|one| one.asks && !one.sender.is_closed()) {
+                return;
+            }
+            std::mem::take(&mut *waiting)
+        };
+        self.ask(waiting).await;
+    }
+
+    /// Asks, and gives the answer to all of `waiting`.
+    async fn ask(self, waiting: Vec<Waiting>) {
         let answer = self.client().list().await.map(Arc::new);
         if answer.is_err() {
             self.renew();
@@ -104,7 +151,7 @@ impl SharedList {
         }
         for one in waiting {
             // One that no longer waits needs none.
-            let _ = one.send(answer.clone());
+            let _ = one.sender.send(answer.clone());
         }
     }
 

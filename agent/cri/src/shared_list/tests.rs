@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::path::Path;
+use std::pin::pin;
 
 use nodewarden_proto::runtime::v1 as cri;
 use tonic::Status;
@@ -52,26 +53,64 @@ fn number(answer: Answer) -> String {
     answer.unwrap().sandboxes[0].id.clone()
 }
 
+/// Polls `future` once.
+async fn begin<F: Future>(future: &mut std::pin::Pin<&mut F>) {
+    tokio::select! {
+        biased;
+        _ = future => panic!("it has to wait for the runtime"),
+        () = std::future::ready(()) => {}
+    }
+}
+
 #[tokio::test]
-async fn who_asks_at_the_same_time_shares_one_list_and_nothing_keeps_it() {
+async fn a_question_is_sent_at_once_for_all_who_wait_and_nothing_keeps_its_answer() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, list) = start(dir.path());
-    let late = async {
-        tokio::time::sleep(GATHER / 4).await;
-        list.list().await
-    };
-    let (one, two, three) = tokio::join!(list.list(), list.list(), late);
-    let (one, two, three) = (one.unwrap(), two.unwrap(), three.unwrap());
-    assert!(Arc::ptr_eq(&one, &two) && Arc::ptr_eq(&one, &three));
-    assert_eq!(*runtime.asked.lock(), 1);
+    let (mut one, mut two, mut asks) = (pin!(list.next()), pin!(list.join()), pin!(list.list()));
+    begin(&mut one).await;
+    begin(&mut two).await;
+    assert_eq!(list.0.waiting.lock().len(), 2);
+    begin(&mut asks).await;
+    assert!(list.0.waiting.lock().is_empty(), "it does not wait for others");
+    let (one, two, asks) = tokio::join!(one, two, asks);
+    let (one, two, asks) = (one.unwrap(), two.unwrap(), asks.unwrap());
+    assert!(Arc::ptr_eq(&one, &asks) && Arc::ptr_eq(&two, &asks));
     let left = Arc::downgrade(&one);
-    drop((one, two, three));
+    drop((one, two, asks));
     assert!(left.upgrade().is_none(), "a list of a thousand pods is large");
+    tokio::time::sleep(GATHER * 2).await;
+    assert_eq!(*runtime.asked.lock(), 1, "who joined has its answer");
     assert_eq!(number(list.list().await), "2", "it is not given again");
     assert!(list.answered().is_some());
 }
 
-/// Otherwise its list could lack what began before the caller asked.
+#[tokio::test]
+async fn who_joins_asks_if_nobody_else_does_and_the_rest_gets_the_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, list) = start(dir.path());
+    let (next, one, two) = tokio::join!(list.next(), list.join(), list.join());
+    assert_eq!((number(next), number(one), number(two)), ("1".into(), "1".into(), "1".into()));
+    assert_eq!(*runtime.asked.lock(), 1);
+    assert!(list.answered().is_none(), "the names' own question");
+    // One that joined and went away leaves nothing that keeps the next from asking.
+    begin(&mut pin!(list.join())).await;
+    assert_eq!(number(list.join().await), "2");
+}
+
+#[tokio::test]
+async fn who_waits_for_the_next_list_or_went_away_makes_no_question_be_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, list) = start(dir.path());
+    begin(&mut pin!(list.join())).await;
+    for _ in 0..10 {
+        begin(&mut pin!(list.next())).await;
+    }
+    assert_eq!(list.0.waiting.lock().len(), 1, "the others are gone");
+    tokio::time::timeout(GATHER * 3, list.next()).await.expect_err("nobody asks");
+    assert_eq!(*runtime.asked.lock(), 0);
+}
+
+/// Otherwise its list could lack what began before the caller came.
 #[tokio::test]
 async fn a_question_that_is_under_way_is_not_joined() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,24 +124,20 @@ async fn a_question_that_is_under_way_is_not_joined() {
     while *runtime.asked.lock() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(number(list.list().await), "2");
+    let (next, second) = tokio::join!(list.next(), list.list());
+    assert_eq!((number(next), number(second)), ("2".into(), "2".into()));
     let_go.send(()).unwrap();
     assert_eq!(first.await.unwrap(), "1");
 }
 
 #[tokio::test]
-async fn the_others_get_the_answer_if_the_first_stops_waiting() {
+async fn the_others_get_the_answer_if_who_asked_stops_waiting() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, list) = start(dir.path());
-    let first = tokio::spawn({
-        let list = list.clone();
-        async move { list.list().await.map(drop) }
-    });
-    while list.0.waiting.lock().is_none() {
-        tokio::task::yield_now().await;
-    }
-    first.abort();
-    assert_eq!(number(list.list().await), "1");
+    let mut next = pin!(list.next());
+    begin(&mut next).await;
+    begin(&mut pin!(list.list())).await;
+    assert_eq!(number(next.await), "1");
     assert_eq!(*runtime.asked.lock(), 1);
 }
 
@@ -112,8 +147,10 @@ async fn all_who_wait_get_the_error_and_the_next_question_is_asked() {
     let (runtime, list) = start(dir.path());
     // Its sender is dropped.
     runtime.held.lock().push_back(oneshot::channel().1);
-    let (one, two) = tokio::join!(list.list(), list.list());
-    assert_eq!(one.unwrap_err().to_string(), two.unwrap_err().to_string());
+    let (one, two, three) = tokio::join!(list.next(), list.join(), list.list());
+    let texts = [one, two, three].map(|answer| answer.unwrap_err().to_string());
+    assert!(texts.iter().all(|text| *text == texts[0] && text.contains("no")), "{texts:?}");
+    assert_eq!(*runtime.asked.lock(), 1);
     assert!(list.answered().is_none());
     tokio::time::timeout(Duration::from_secs(5), list.failed()).await.expect("who waits for that is told");
     assert_eq!(number(list.list().await), "2");
