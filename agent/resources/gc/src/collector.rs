@@ -9,8 +9,7 @@ use nodewarden_model::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageView, ImagesView, Keep,
 };
 use nodewarden_tasks::blocking;
-use nodewarden_tasks::parts::{self, Pulse};
-use nodewarden_tasks::pause::every;
+use nodewarden_tasks::parts;
 use tokio::sync::mpsc;
 use tracing::info;
 
@@ -29,12 +28,9 @@ use super::sweep::When;
 /// How long a run may take, with the wait for another one; each removal may take minutes.
 const RUN_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
-/// Wait between two checks whether the node's pods are known.
-const START: Duration = Duration::from_millis(200);
-
 /// Collects garbage. Clones share one state.
 #[derive(Clone)]
-pub struct Collector(Arc<Shared>);
+pub struct Collector(pub(crate) Arc<Shared>);
 
 impl Collector {
     /// Starts periodic collection once the node's pods are known. Must be called inside a tokio runtime.
@@ -51,49 +47,6 @@ impl Collector {
         Self(Arc::new(Shared::new(settings, deps)))
     }
 
-    async fn run_periodically(self, pulse: &Pulse) {
-        let inner = &self.0;
-        pulse.waits();
-        while inner.acts && inner.board.desired().is_none() {
-            tokio::time::sleep(START).await;
-        }
-        let mut when = When::Now;
-        loop {
-            pulse.progress();
-            self.run_once(when).await;
-            pulse.waits();
-            when = tokio::select! {
-                () = tokio::time::sleep_until(every(inner.settings.period).into()) => When::Shared,
-                () = inner.pressure.notified() => When::Now,
-            }
-        }
-    }
-
-    /// One periodic run; `when` the runtime is listed.
-    pub(crate) async fn run_once(&self, when: When) {
-        let inner = &self.0;
-        let _running = inner.run_lock.lock().await;
-        if !inner.acts {
-            let detected = match inner.list(when).await {
-                Ok(listing) => inner.detect(&listing, &mut RunCache::default()).await.map(drop),
-                Err(error) => Err(error.into()),
-            };
-            return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
-        }
-        let contents = inner.contents(when, true).await;
-        let detected = match &contents {
-            Ok(contents) => inner.detect(&contents.listing, &mut RunCache::default()).await.map(drop),
-            Err(_) => inner.detect_now(&mut RunCache::default()).await.map(drop),
-        };
-        let mut run = Run::new(false, None, &inner.removals);
-        let containers = inner.collect_containers(&mut run, contents, false).await;
-        let images = match detected {
-            Ok(()) => inner.collect_images(&mut run).await,
-            failed => failed,
-        };
-        inner.report(&run, &containers, &images);
-    }
-
     /// Collects what is due now, containers first; waits for a run in progress. Each step is sent when it is
     /// done. `dry`: only plans.
     ///
@@ -107,6 +60,9 @@ impl Collector {
         let inner = &self.0;
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
+        if !dry {
+            inner.changes_something();
+        }
         let mut run = Run::new(dry, Some(steps), &inner.removals);
         let containers =
             inner.collect_containers(&mut run, inner.contents(When::Now, !dry).await, false).await;
@@ -143,6 +99,7 @@ impl Collector {
         let inner = &self.0;
         inner.may_act()?;
         let _running = inner.run_lock.lock().await;
+        inner.changes_something();
         let mut run = Run::new(false, None, &inner.removals);
         let done = inner.collect_containers(&mut run, inner.contents(When::Now, true).await, true).await;
         inner.reporter.report(
@@ -236,23 +193,27 @@ impl Shared {
     }
 
     /// The reason if a part ended early, which is counted.
-    fn count_early_end(&self, what: Part, done: &Result<(), GcError>) -> Option<String> {
+    pub(crate) fn count_early_end(&self, what: Part, done: &Result<(), GcError>) -> Option<String> {
         let error = done.as_ref().err()?;
         metrics::failed(what);
         Some(error.to_string())
     }
 
-    fn report(&self, run: &Run, containers: &Result<(), GcError>, images: &Result<(), GcError>) {
-        self.reporter.report(
-            Part::Image,
-            self.count_early_end(Part::Image, images).or_else(|| run.failure(Part::Image)),
-        );
+    pub(crate) fn report(&self, run: &Run, containers: &Result<(), GcError>, images: &Result<(), GcError>) {
+        self.report_images(run, images);
         self.reporter.report(
             Part::Container,
             self.count_early_end(Part::Container, containers).or_else(|| run.failure(Part::Container)),
         );
         self.reporter.report(Part::Sandbox, run.failure(Part::Sandbox));
         self.reporter.report(Part::Logs, run.failure(Part::Logs));
+    }
+
+    pub(crate) fn report_images(&self, run: &Run, images: &Result<(), GcError>) {
+        self.reporter.report(
+            Part::Image,
+            self.count_early_end(Part::Image, images).or_else(|| run.failure(Part::Image)),
+        );
     }
 
     async fn fill_view(&self, view: &mut ImagesView) -> Result<(), GcError> {

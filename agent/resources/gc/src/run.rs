@@ -79,6 +79,11 @@ impl Run {
         self.removed.get(&what).copied().unwrap_or_default()
     }
 
+    /// Whether nothing was removed and nothing failed to be.
+    pub fn had_nothing_to_do(&self) -> bool {
+        self.removed.is_empty() && self.failures.is_empty()
+    }
+
     fn send(&self, what: Part, id: &str, name: String, freed: Option<u64>, error: String) {
         if let Some(steps) = &self.steps {
             let (time, what, id) = (Timestamp::now(), what.name(), id.to_owned());

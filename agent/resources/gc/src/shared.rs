@@ -14,6 +14,7 @@ use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking::{self, Places};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::fs::{self, Disk};
@@ -53,6 +54,15 @@ pub struct Deps {
     pub acts: bool,
 }
 
+/// A run that looked at everything and had nothing to do.
+#[derive(Debug)]
+pub struct Idle {
+    /// When it began.
+    pub began: Instant,
+    /// What the runtime had and which pods there were, as [`quiet`](super::quiet) marks it.
+    pub mark: u64,
+}
+
 /// What every part of a run works with.
 pub struct Shared {
     pub settings: GcSettings,
@@ -76,6 +86,8 @@ pub struct Shared {
     /// Locked during a run, so that runs do not overlap.
     pub run_lock: tokio::sync::Mutex<()>,
     pub pressure: Notify,
+    /// The last whole periodic run, if it had nothing to do.
+    pub idle: Mutex<Option<Idle>>,
     /// How often something was removed.
     pub removals: Arc<AtomicU64>,
 }
@@ -108,8 +120,15 @@ impl Shared {
             file: Arc::new(file),
             run_lock: tokio::sync::Mutex::new(()),
             pressure: Notify::new(),
+            idle: Mutex::default(),
             removals: Arc::default(),
         }
+    }
+
+    /// Notes that a run begins which is not a periodic one: the next of those looks at everything, and
+    /// reports what is left of failures.
+    pub fn changes_something(&self) {
+        *self.idle.lock() = None;
     }
 
     pub fn uses(&self) -> MutexGuard<'_, Uses> {

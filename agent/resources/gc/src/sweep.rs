@@ -29,7 +29,7 @@ pub struct Contents {
 pub enum When {
     /// At once.
     Now,
-    /// Together with other parts, a moment later.
+    /// At once, and others that wait for a list get it too.
     Shared,
 }
 

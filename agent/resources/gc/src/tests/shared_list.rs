@@ -54,7 +54,7 @@ async fn a_periodic_run_shares_its_list_and_leaves_it_as_it_is_for_the_others() 
     fixture.board.set_desired(DesiredPods { complete: true, ..DesiredPods::default() });
     fixture.collector.run_once(When::Now).await;
     assert!(fixture.runtime.state().removed.is_empty() && listed.0.load(Ordering::Relaxed) == 0);
-    let (other, ()) = tokio::join!(list.list(), fixture.collector.run_once(When::Shared));
+    let (other, ()) = tokio::join!(list.next(), fixture.collector.run_once(When::Shared));
     assert_eq!(listed.0.load(Ordering::Relaxed), 1, "both have one list");
     assert_eq!(fixture.runtime.state().removed, ["c0"]);
     assert_eq!(other.unwrap().containers.len(), 1);

@@ -1,0 +1,177 @@
+//! Quiet runs, and when periodic runs begin.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nodewarden_cri::SharedList;
+use nodewarden_cri::runtime_fixture::{self, FakeRuntime};
+use nodewarden_model::GcSettings;
+use nodewarden_pods::log_owner;
+use nodewarden_pods::source::SourcedPod;
+use nodewarden_pods::status::DesiredPods;
+use nodewarden_proto::runtime::v1 as cri;
+use serde_json::json;
+use tokio::time::Instant;
+use tonic::Status;
+
+use crate::fixture::views::{container, pod, sandbox, view};
+use crate::fixture::{CAPACITY, Fixture, State, settings};
+use crate::periodic::Cause;
+use crate::sweep::When;
+use cri::ContainerState::{ContainerExited as EXITED, ContainerRunning as RUNNING};
+
+fn wanted(uids: &[&str]) -> DesiredPods {
+    let sourced = |uid: &&str| SourcedPod::new(pod(uid, json!([])), "/manifests/p.yaml");
+    DesiredPods { pods: uids.iter().map(sourced).collect(), complete: true }
+}
+
+/// After a whole run that had nothing to do.
+async fn idle() -> Fixture {
+    let mut state = State::default();
+    state.image("i", &[(1, 1)]);
+    state.listing.containers.push(container("c", "u", "main", 0, RUNNING));
+    state.listing.sandboxes.push(sandbox("s", "u", 0, true));
+    let fixture = Fixture::starting(state, &settings());
+    fixture.board.set_desired(wanted(&["u"]));
+    fixture.board.set((*view(pod("u", json!([])), Vec::new())).clone());
+    fixture.collector.run_once(When::Now).await;
+    fixture
+}
+
+/// Makes logs of a pod that is gone, which a whole run removes.
+fn orphan(fixture: &Fixture) -> PathBuf {
+    let logs = fixture.dir.path().join("logs/shop_old_old");
+    std::fs::create_dir_all(&logs).unwrap();
+    log_owner::mark(&logs, "me").unwrap();
+    logs
+}
+
+/// Whether a run with the runtime's list scans the logs.
+async fn is_whole(fixture: &Fixture) -> bool {
+    let logs = orphan(fixture);
+    let listing = Arc::new(fixture.runtime.state().listing.clone());
+    fixture.collector.run_with(listing).await;
+    !logs.exists()
+}
+
+async fn detected(fixture: &Fixture, image: &str) -> bool {
+    let images = fixture.collector.0.uses();
+    images.get(image).is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_run_looks_at_images_alone() {
+    let fixture = idle().await;
+    fixture.runtime.state().image("new", &[(2, 1)]);
+    assert!(!is_whole(&fixture).await);
+    assert!(detected(&fixture, "new").await);
+    // Images are collected too: the disk is full, and one of them is of use to nobody.
+    fixture.runtime.state().other = CAPACITY / 10 * 9;
+    assert!(!is_whole(&fixture).await);
+    assert_eq!(fixture.runtime.state().removed, ["new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_condition_makes_a_run_whole() {
+    type Change = fn(&Fixture);
+    let changes: [(&str, Change); 9] = [
+        ("a container has ended", |f| f.runtime.state().listing.containers[0].state = EXITED.into()),
+        ("a sandbox is not ready", |f| f.runtime.state().listing.sandboxes[0] = sandbox("s", "u", 0, false)),
+        ("another container", |f| f.runtime.state().listing.containers[0].id = "d".into()),
+        ("a container is gone", |f| f.runtime.state().listing.containers.clear()),
+        ("another sandbox", |f| f.runtime.state().listing.sandboxes.push(sandbox("t", "u", 1, true))),
+        ("another pod is wanted", |f| f.board.set_desired(wanted(&["u", "v"]))),
+        ("none is wanted", |f| f.board.set_desired(wanted(&[]))),
+        ("a pod is gone", |f| f.board.remove("u")),
+        ("a run that was asked for", |f| f.collector.0.changes_something()),
+    ];
+    for (what, change) in changes {
+        let fixture = idle().await;
+        assert!(!is_whole(&fixture).await, "before: {what}");
+        std::fs::remove_dir_all(fixture.dir.path().join("logs")).unwrap();
+        change(&fixture);
+        assert!(is_whole(&fixture).await, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_had_something_to_do_or_failed_or_is_long_ago_is_followed_by_a_whole_one() {
+    let fixture = idle().await;
+    tokio::time::advance(Duration::from_secs(301)).await;
+    assert!(is_whole(&fixture).await, "long ago");
+    assert!(is_whole(&fixture).await, "logs were removed");
+    std::fs::remove_dir_all(fixture.dir.path().join("logs")).unwrap();
+    fixture.collector.run_once(When::Now).await;
+    assert!(!is_whole(&fixture).await);
+    let fixture = idle().await;
+    fixture.runtime.state().unavailable = true;
+    fixture.collector.run_once(When::Now).await;
+    fixture.runtime.state().unavailable = false;
+    assert!(is_whole(&fixture).await, "the runtime did not answer");
+}
+
+/// A list that others asked for is old by then.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_another_one_is_whole() {
+    let fixture = idle().await;
+    let logs = orphan(&fixture);
+    let other = fixture.collector.0.run_lock.lock().await;
+    let listing = Arc::new(fixture.runtime.state().listing.clone());
+    let run = tokio::spawn({
+        let collector = fixture.collector.clone();
+        async move { collector.run_with(listing).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(other);
+    run.await.unwrap();
+    assert!(!logs.exists());
+}
+
+/// A runtime that has nothing.
+struct Empty;
+
+#[tonic::async_trait]
+impl FakeRuntime for Empty {
+    async fn list_pod_sandbox(
+        &self,
+        _: cri::ListPodSandboxRequest,
+    ) -> Result<cri::ListPodSandboxResponse, Status> {
+        Ok(cri::ListPodSandboxResponse::default())
+    }
+
+    async fn list_containers(
+        &self,
+        _: cri::ListContainersRequest,
+    ) -> Result<cri::ListContainersResponse, Status> {
+        Ok(cri::ListContainersResponse::default())
+    }
+}
+
+#[tokio::test]
+async fn a_run_begins_with_a_list_of_another_part_by_time_or_because_of_pressure() {
+    let dir = tempfile::tempdir().unwrap();
+    let client = runtime_fixture::serve(Empty, &dir.path().join("cri.sock"));
+    let list = SharedList::new(client.endpoint(), Duration::from_secs(5));
+    let minute = GcSettings { period: Duration::from_secs(60), ..settings() };
+    let fixture = Fixture::with(State::default(), &minute, Some(list.clone()));
+    let inner = &fixture.collector.0;
+    let long_ago = Instant::now().checked_sub(minute.period).expect("a machine that runs for a minute");
+    let (cause, listing) = tokio::join!(inner.next_cause(long_ago), list.list());
+    let Cause::List(own) = cause else { panic!("{cause:?}") };
+    assert!(Arc::ptr_eq(&own, &listing.unwrap()));
+    let early = async {
+        list.list().await.unwrap();
+        fixture.collector.pressure();
+    };
+    let (cause, ()) = tokio::join!(inner.next_cause(Instant::now()), early);
+    assert!(matches!(cause, Cause::Pressure), "the list comes too early: {cause:?}");
+    let short = GcSettings { period: Duration::from_millis(100), ..settings() };
+    let alone = Fixture::with(State::default(), &short, None);
+    let begun = Instant::now();
+    assert!(matches!(alone.collector.0.next_cause(begun).await, Cause::Time));
+    assert!(begun.elapsed() < Duration::from_secs(3), "nobody else asks");
+    let waits = Fixture::with(State::default(), &short, Some(list));
+    let cause = tokio::time::timeout(Duration::from_secs(1), waits.collector.0.next_cause(begun)).await;
+    assert!(cause.is_err(), "others come first: {cause:?}");
+}
