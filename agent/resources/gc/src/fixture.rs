@@ -225,6 +225,11 @@ impl Fixture {
 
     /// The pods are not known yet; periodic runs read `list`.
     pub fn with(runtime: State, settings: &GcSettings, list: Option<SharedList>) -> Self {
+        Self::in_mode(true, runtime, settings, list)
+    }
+
+    /// As [`Self::with`]; `acts`: not in mode observe.
+    pub fn in_mode(acts: bool, runtime: State, settings: &GcSettings, list: Option<SharedList>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let runtime = FakeRuntime(Arc::new(Mutex::new(runtime)));
         let (board, holds) = (PodStatusCache::default(), Holds::default());
@@ -240,7 +245,7 @@ impl Fixture {
             board: board.clone(),
             ownership: Ownership::new("me".into(), false),
             holds: holds.clone(),
-            acts: true,
+            acts,
         };
         let collector = Collector::new(settings, needs);
         Self { dir, runtime, board, holds, journal, collector }
