@@ -245,6 +245,7 @@ fn channel(endpoint: &Endpoint) -> Channel {
         let path = path.clone();
         async move { UnixStream::connect(path).await.map(TokioIo::new) }
     });
+    // The windows of HTTP/2 are hyper's, which are large: tonic's documentation names those of the protocol.
     // The name is only used as :authority of the requests.
     Transport::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
@@ -281,6 +282,37 @@ mod tests {
         assert!(asked_for_pods.starts_with(&runtime.to_string()), "{asked_for_pods}");
         let alone = Client::new(&runtime).with_image_service(None);
         assert!(alone.list_images().await.unwrap_err().to_string().starts_with(&runtime.to_string()));
+    }
+
+    /// With the protocol's own window of 64 KiB the runtime would have to wait for the agent again and again
+    /// while it sends the list of a thousand pods.
+    #[tokio::test]
+    async fn the_runtime_may_send_two_mebibytes_of_an_answer_without_waiting() {
+        use std::io::Read;
+
+        const PREFACE: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+        const FRAME_HEADER: usize = 9;
+        let dir = tempfile::tempdir().unwrap();
+        let endpoint = endpoint(&dir);
+        let listener = UnixListener::bind(endpoint.path()).unwrap();
+        let client = Client::new(&endpoint).with_request_limit(Duration::from_secs(20));
+        let asks = tokio::spawn(async move { client.version().await.map(drop) });
+        let settings = tokio::task::spawn_blocking(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut start = [0; PREFACE + FRAME_HEADER];
+            socket.read_exact(&mut start).unwrap();
+            let frame = &start[PREFACE..];
+            assert_eq!(frame[3], 4, "the first frame has the settings");
+            let mut settings = vec![0; usize::from(u16::from_be_bytes([frame[1], frame[2]]))];
+            socket.read_exact(&mut settings).unwrap();
+            settings
+        });
+        let settings = settings.await.unwrap();
+        asks.abort();
+        // Each has a number, of two bytes, and a value of four; number 4 is the initial window of a stream.
+        let (each, _) = settings.as_chunks::<6>();
+        let window = each.iter().find(|one| one[..2] == [0, 4]).expect("a window is asked for");
+        assert!(u32::from_be_bytes([window[2], window[3], window[4], window[5]]) >= 2 << 20, "{window:?}");
     }
 
     /// A socket on which the kernel accepts connections, but nothing responds.
