@@ -97,7 +97,7 @@ struct Look {
 enum Whose {
     /// One that is asked for at once, of this agent's pods alone.
     Own,
-    /// One that other parts read too, which is asked for a moment later.
+    /// One of everything that the runtime has, which other parts read too.
     Shared,
 }
 

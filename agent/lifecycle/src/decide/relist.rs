@@ -59,8 +59,7 @@ pub fn quiet(events: EventStream) -> Duration {
     if events == EventStream::Unsupported { WITHOUT_EVENTS } else { REGULAR }
 }
 
-/// The reason of a list that nothing but the time asks for. It may be one that other parts read too, which
-/// comes a moment later.
+/// The reason of a list that nothing but the time asks for. Other parts read the same one.
 pub const MINUTE_OLD: &str = "the last one is a minute old";
 
 /// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.
@@ -112,7 +111,7 @@ mod tests {
             assert_eq!(reason(doubts, since).is_some(), due, "{doubts:?} {since:?}");
             let at_once = due && since.is_some_and(|since| since < WITHOUT_EVENTS);
             assert_eq!(doubts.any(), at_once, "{doubts:?}");
-            // While something is in doubt no list waits for other parts.
+            // While something is in doubt no list is shared with other parts.
             let is_regular = reason(doubts, since) == Some(MINUTE_OLD);
             assert_eq!(is_regular, doubts == none && since == seconds(50), "{doubts:?} {since:?}");
             let late = reason(doubts, seconds(50));

@@ -32,7 +32,8 @@ const STATFS_LIMIT: Duration = Duration::from_secs(5);
 pub struct Deps {
     /// The container runtime.
     pub runtime: Arc<dyn Runtime>,
-    /// Lists of the runtime that other parts read too, for periodic runs; `None`: each run asks by itself.
+    /// Lists of the runtime that other parts read too: periodic runs begin with them. `None`: they begin by
+    /// time, and each asks by itself.
     pub list: Option<SharedList>,
     /// Reads how full file systems are.
     pub disk: Arc<dyn Disk>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nodewarden_config::Endpoint;
 use nodewarden_cri::SharedList;
 use nodewarden_cri::runtime_fixture::{self, FakeRuntime};
 use nodewarden_model::GcSettings;
@@ -11,6 +12,7 @@ use nodewarden_pods::log_owner;
 use nodewarden_pods::source::SourcedPod;
 use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
+use nodewarden_tasks::parts;
 use serde_json::json;
 use tokio::time::Instant;
 use tonic::Status;
@@ -179,4 +181,48 @@ async fn a_run_begins_with_a_list_of_another_part_by_time_or_because_of_pressure
     let waits = Fixture::with(State::default(), &short, Some(list));
     let cause = tokio::time::timeout(Duration::from_secs(1), waits.collector.0.next_cause(begun)).await;
     assert!(cause.is_err(), "others come first: {cause:?}");
+}
+
+/// The run then asks again, and reports that it fails.
+#[tokio::test]
+async fn a_list_of_another_part_that_fails_begins_a_run_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::parse(&dir.path().join("none.sock").to_string_lossy()).unwrap();
+    let list = SharedList::new(&endpoint, Duration::from_secs(5));
+    let minute = GcSettings { period: Duration::from_secs(60), ..settings() };
+    let fixture = Fixture::with(State::default(), &minute, Some(list.clone()));
+    let long_ago = Instant::now().checked_sub(minute.period).expect("a machine that runs for a minute");
+    let (cause, listing) = tokio::join!(fixture.collector.0.next_cause(long_ago), list.list());
+    assert!(matches!(cause, Cause::Time) && listing.is_err(), "{cause:?}");
+}
+
+#[tokio::test]
+async fn the_list_of_another_part_makes_the_periodic_runs_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let client = runtime_fixture::serve(Empty, &dir.path().join("cri.sock"));
+    let list = SharedList::new(client.endpoint(), Duration::from_secs(5));
+    // By the time alone the next run would begin four seconds later.
+    let often = GcSettings { period: Duration::from_secs(1), ..settings() };
+    let fixture = Fixture::with(State::default(), &often, Some(list.clone()));
+    fixture.board.set_desired(wanted(&[]));
+    let collector = fixture.collector.clone();
+    let part = parts::register("garbage collection of a test", Duration::from_secs(60));
+    let runs = part.task_with(|pulse| async move { collector.run_periodically(&pulse).await });
+    let runs = tokio::spawn(runs);
+    let inner = &fixture.collector.0;
+    let begun = Instant::now();
+    while inner.idle.lock().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the first run");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let first = Instant::now();
+    let logs = orphan(&fixture);
+    fixture.runtime.state().image("new", &[(1, 1)]);
+    while inner.uses().get("new").is_none() {
+        assert!(first.elapsed() < Duration::from_secs(3), "a run because of the list");
+        list.list().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(logs.exists(), "a quiet one");
+    runs.abort();
 }
