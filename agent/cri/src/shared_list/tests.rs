@@ -53,6 +53,11 @@ fn number(answer: Answer) -> String {
     answer.unwrap().sandboxes[0].id.clone()
 }
 
+/// Fails if something that waits is forgotten.
+async fn within_seconds<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), future).await.expect("an answer")
+}
+
 /// Polls `future` once.
 async fn begin<F: Future>(future: &mut std::pin::Pin<&mut F>) {
     tokio::select! {
@@ -72,7 +77,7 @@ async fn a_question_is_sent_at_once_for_all_who_wait_and_nothing_keeps_its_answe
     assert_eq!(list.0.waiting.lock().len(), 2);
     begin(&mut asks).await;
     assert!(list.0.waiting.lock().is_empty(), "it does not wait for others");
-    let (one, two, asks) = tokio::join!(one, two, asks);
+    let (one, two, asks) = within_seconds(async { tokio::join!(one, two, asks) }).await;
     let (one, two, asks) = (one.unwrap(), two.unwrap(), asks.unwrap());
     assert!(Arc::ptr_eq(&one, &asks) && Arc::ptr_eq(&two, &asks));
     let left = Arc::downgrade(&one);
@@ -88,13 +93,14 @@ async fn a_question_is_sent_at_once_for_all_who_wait_and_nothing_keeps_its_answe
 async fn who_joins_asks_if_nobody_else_does_and_the_rest_gets_the_answer() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, list) = start(dir.path());
-    let (next, one, two) = tokio::join!(list.next(), list.join(), list.join());
+    let all = async { tokio::join!(list.next(), list.join(), list.join()) };
+    let (next, one, two) = within_seconds(all).await;
     assert_eq!((number(next), number(one), number(two)), ("1".into(), "1".into(), "1".into()));
     assert_eq!(*runtime.asked.lock(), 1);
     assert!(list.answered().is_none(), "the names' own question");
     // One that joined and went away leaves nothing that keeps the next from asking.
     begin(&mut pin!(list.join())).await;
-    assert_eq!(number(list.join().await), "2");
+    assert_eq!(number(within_seconds(list.join()).await), "2");
 }
 
 #[tokio::test]
@@ -124,7 +130,7 @@ async fn a_question_that_is_under_way_is_not_joined() {
     while *runtime.asked.lock() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let (next, second) = tokio::join!(list.next(), list.list());
+    let (next, second) = within_seconds(async { tokio::join!(list.next(), list.list()) }).await;
     assert_eq!((number(next), number(second)), ("2".into(), "2".into()));
     let_go.send(()).unwrap();
     assert_eq!(first.await.unwrap(), "1");
@@ -137,7 +143,7 @@ async fn the_others_get_the_answer_if_who_asked_stops_waiting() {
     let mut next = pin!(list.next());
     begin(&mut next).await;
     begin(&mut pin!(list.list())).await;
-    assert_eq!(number(next.await), "1");
+    assert_eq!(number(within_seconds(next).await), "1");
     assert_eq!(*runtime.asked.lock(), 1);
 }
 
@@ -147,7 +153,8 @@ async fn all_who_wait_get_the_error_and_the_next_question_is_asked() {
     let (runtime, list) = start(dir.path());
     // Its sender is dropped.
     runtime.held.lock().push_back(oneshot::channel().1);
-    let (one, two, three) = tokio::join!(list.next(), list.join(), list.list());
+    let all = async { tokio::join!(list.next(), list.join(), list.list()) };
+    let (one, two, three) = within_seconds(all).await;
     let texts = [one, two, three].map(|answer| answer.unwrap_err().to_string());
     assert!(texts.iter().all(|text| *text == texts[0] && text.contains("no")), "{texts:?}");
     assert_eq!(*runtime.asked.lock(), 1);
