@@ -31,7 +31,7 @@ use nodewarden_tasks::pause::every;
 /// The agent is ready after this time even if not every pod of an earlier agent has been looked at.
 const ADOPTION: Duration = Duration::from_secs(10);
 
-/// How often the server threads show that they run, and how long they may take for that.
+/// How often the server thread shows that it runs, and how long it may take for that.
 /// Together with what else is done each minute: it wakes no thread of its own.
 const BEAT: Duration = Duration::from_secs(60);
 const BEAT_LIMIT: Duration = Duration::from_secs(90);
@@ -157,7 +157,7 @@ fn server_ended(server: &'static str, panic: Option<JoinError>) -> DaemonError {
     DaemonError::Server { server, how }
 }
 
-/// Shows that tasks are run: stands still when every server thread is blocked.
+/// Shows that tasks are run: stands still when the server thread is blocked.
 async fn beat(pulse: Pulse) {
     loop {
         pulse.progress();
