@@ -110,7 +110,7 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     let calls = self::calls(&scale)?.saturating_sub(calls) as f64 / minutes;
     run.progress(&format!("{pods} pods: CPU by thread, ms a minute (wake-ups): {by_thread}"));
     // From outside: a request would have the agent map code that it does not use when it is idle.
-    let memory_mb = memory_mb(&agent)?;
+    let memory_mb = memory_mb(agent)?;
     let count = |kind: &str| count(agent.pid(), kind);
     let (descriptors, threads) = (count("fd")?, count("task")?);
 
@@ -118,7 +118,7 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     let (scrapes_ms, scrape_cpu_ms) = scrapes(&scale, pods, (SCRAPES, BETWEEN))?;
     let usual = USUAL_SCRAPES[usize::from(run.quick)];
     let (usual_scrapes_ms, usual_scrape_cpu_ms) = scrapes(&scale, pods, (usual, USUAL))?;
-    let scraped_memory_mb = self::memory_mb(&scale.agent())?;
+    let scraped_memory_mb = self::memory_mb(scale.agent())?;
     run.progress(&format!("{pods} pods: others come and go"));
     let churn = churn::churn(run, &scale, pods)?;
     run.progress(&format!("{pods} pods: another agent, and a pod that uses up memory"));

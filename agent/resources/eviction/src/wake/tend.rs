@@ -18,8 +18,8 @@ pub struct Order {
 /// Shortest time between two checks for missing sources and re-created cgroups. They are made when an order
 /// has woken the thread anyway.
 const RENEW: Duration = Duration::from_secs(5);
-/// The same without orders: longer than between two of them while every source works (60 to 70 s). While one does
-/// not, each pass of the engine orders.
+/// The same without orders: longer than between two of them while every source works (60 to 70 s). While
+/// one does not, each pass of the engine orders.
 const RENEW_UNASKED: Duration = Duration::from_secs(90);
 
 /// Shortest time between two moves of a threshold: each move waits for all CPUs (synchronize_rcu in
