@@ -6,12 +6,10 @@ use std::sync::Arc;
 use nodewarden_ebpf_abi::{Space, UNTRACKED};
 use tracing::warn;
 
-use super::counters::{self, Source, TopicsOn};
-use super::packed::KeptCounters;
+use super::counted::Counted;
+use super::counters::{Source, TopicsOn};
 use super::reading::Reading;
-use super::registry::Group;
 use nodewarden_machine::ebpf::{Cells, MonotonicClock, Neighbours, RawCpu, SlotPool, Spaces};
-use nodewarden_model::KernelCounters;
 
 /// The counters of the eBPF programs; they do not exist if eBPF is off altogether.
 pub struct KernelSide {
@@ -25,34 +23,6 @@ pub struct KernelSide {
     pub on: TopicsOn,
     /// Sums of waits between cgroups, if they are counted.
     pub neighbours: Option<Neighbours>,
-}
-
-/// What was read of the CPU counters of many cgroups.
-pub(crate) struct Counted<'a> {
-    source: Source<'a>,
-    /// By slot, of those in which something ran.
-    changed: HashMap<u32, RawCpu>,
-    /// See [`Source::running`].
-    running: HashMap<u32, u64>,
-}
-
-impl Counted<'_> {
-    /// Adds it and all other counters to what was `kept` of a cgroup, and returns that.
-    pub(crate) fn update(&self, group: &Group, kept: &mut KeptCounters) -> KernelCounters {
-        let before = kept.get();
-        let mut counters = before.clone();
-        if let Some(slot) = self.source.cpu_slot(group)
-            && let Some(raw) = self.changed.get(&slot)
-        {
-            let now = self.running.get(&slot).copied().unwrap_or(0);
-            counters::update(counters.cpu.get_or_insert_default(), raw, now);
-        }
-        self.source.others(group, &mut counters);
-        if counters != before {
-            kept.set(&mut counters);
-        }
-        counters
-    }
 }
 
 impl KernelSide {

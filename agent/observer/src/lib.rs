@@ -6,6 +6,7 @@
 
 #![deny(missing_docs)]
 
+mod counted;
 pub mod counters;
 pub mod files;
 #[cfg(feature = "fuzzing")]

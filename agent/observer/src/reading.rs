@@ -2,8 +2,8 @@
 
 use nodewarden_model::GroupView;
 
+use super::counted::Counted;
 use super::files::Work;
-use super::kernel_side::Counted;
 use super::registry::Group;
 use super::remembered::Remembered;
 
