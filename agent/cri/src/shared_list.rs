@@ -47,7 +47,7 @@ struct Inner {
 #[derive(Debug)]
 struct Waiting {
     sender: oneshot::Sender<Answer>,
-    /// The question is sent for it after [`GATHER`] if nobody else asks. A task waits for that while there is
+    /// The question is sent for it after [`GATHER`] if no other part asks. A task waits for that while there is
     /// such an entry.
     asks: bool,
 }
@@ -110,13 +110,13 @@ impl SharedList {
     fn register(&self, asks: bool) -> oneshot::Receiver<Answer> {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.0.waiting.lock();
-        // Those that went away do not pile up while nobody asks.
+        // Those that went away do not pile up while no part asks.
         waiting.retain(|one| !one.sender.is_closed());
         let is_first = asks && !waiting.iter().any(|one| one.asks);
         waiting.push(Waiting { sender, asks });
         drop(waiting);
         if is_first {
-            tokio::spawn(self.clone().ask_if_nobody_else());
+            tokio::spawn(self.clone().ask_if_no_other_does());
         }
         answer
     }
@@ -130,7 +130,7 @@ impl SharedList {
     }
 
     /// Asks after [`GATHER`], if one that joined still waits by then.
-    async fn ask_if_nobody_else(self) {
+    async fn ask_if_no_other_does(self) {
         tokio::time::sleep_until(shortly(GATHER).into()).await;
         let waiting = {
             let mut waiting = self.0.waiting.lock();

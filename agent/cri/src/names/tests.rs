@@ -72,7 +72,7 @@ async fn a_runtime_that_answers_another_part_is_not_asked_for_its_version_each_m
     asking.ask(Cause::Minute).await;
     assert_eq!(runtime.counted(), (1, 1), "the first time");
     asking.ask(Cause::Minute).await;
-    assert_eq!(runtime.counted(), (1, 0), "nobody else has asked");
+    assert_eq!(runtime.counted(), (1, 0), "no other part has asked");
     asking.shared.list.list().await.unwrap();
     asking.ask(Cause::Minute).await;
     assert_eq!(runtime.counted(), (0, 1), "the list of the other part alone");
@@ -95,7 +95,7 @@ async fn a_list_of_another_part_that_fails_is_followed_by_a_question_at_once() {
     list.list().await.unwrap();
     runtime.away.store(1, Ordering::Relaxed);
     list.list().await.unwrap_err();
-    tokio::time::timeout(Duration::from_secs(5), list.failed()).await.expect("the names are told");
+    tokio::time::timeout(Duration::from_secs(5), list.failed()).await.expect("the names learn of it");
     asking.ask(Cause::Failed).await;
     assert_eq!(asking.failures, 1);
     assert_eq!(*asking.shared.state.lock(), State::Away("Version: no (Internal error)".into()));

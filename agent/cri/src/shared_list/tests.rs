@@ -90,7 +90,7 @@ async fn a_question_is_sent_at_once_for_all_who_wait_and_nothing_keeps_its_answe
 }
 
 #[tokio::test]
-async fn who_joins_asks_if_nobody_else_does_and_the_rest_gets_the_answer() {
+async fn a_part_that_joins_asks_if_no_other_does_and_all_get_the_answer() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, list) = start(dir.path());
     let all = async { tokio::join!(list.next(), list.join(), list.join()) };
@@ -112,7 +112,7 @@ async fn who_waits_for_the_next_list_or_went_away_makes_no_question_be_sent() {
         begin(&mut pin!(list.next())).await;
     }
     assert_eq!(list.0.waiting.lock().len(), 1, "the others are gone");
-    tokio::time::timeout(GATHER * 3, list.next()).await.expect_err("nobody asks");
+    tokio::time::timeout(GATHER * 3, list.next()).await.expect_err("no part asks");
     assert_eq!(*runtime.asked.lock(), 0);
 }
 
@@ -159,6 +159,6 @@ async fn all_who_wait_get_the_error_and_the_next_question_is_asked() {
     assert!(texts.iter().all(|text| *text == texts[0] && text.contains("no")), "{texts:?}");
     assert_eq!(*runtime.asked.lock(), 1);
     assert!(list.answered().is_none());
-    tokio::time::timeout(Duration::from_secs(5), list.failed()).await.expect("who waits for that is told");
+    tokio::time::timeout(Duration::from_secs(5), list.failed()).await.expect("the wait for a failure ends");
     assert_eq!(number(list.list().await), "2");
 }

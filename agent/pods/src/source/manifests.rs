@@ -251,7 +251,7 @@ fn list(dir: &Path) -> Result<Vec<(OsString, Entry)>, ManifestError> {
         let entry = entry.map_err(fail)?;
         let name = entry.file_name();
         if is_manifest(&name) {
-            // What it is cannot be told of a file that is gone since.
+            // The type of a file that is gone since is not known.
             let is_file_or_link = entry.file_type().map_or(true, |kind| kind.is_file() || kind.is_symlink());
             listed.push((name, Entry { inode: entry.ino(), is_file_or_link }));
         }

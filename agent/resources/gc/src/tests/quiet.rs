@@ -63,7 +63,7 @@ async fn a_quiet_run_looks_at_images_alone() {
     fixture.runtime.state().image("new", &[(2, 1)]);
     assert!(!is_whole(&fixture).await);
     assert!(fixture.collector.0.uses().get("new").is_some());
-    // Images are collected too: the disk is full, and one of them is of use to nobody.
+    // Images are collected too: the disk is full, and no pod uses one of them.
     fixture.runtime.state().other = CAPACITY / 10 * 9;
     assert!(!is_whole(&fixture).await);
     assert_eq!(fixture.runtime.state().removed, ["new"]);
@@ -174,8 +174,8 @@ async fn a_run_begins_with_a_list_of_another_part_by_time_or_because_of_pressure
     let alone = Fixture::with(State::default(), &short, None);
     let observes = Fixture::in_mode(false, State::default(), &short, Some(list.clone()));
     let begun = Instant::now();
-    for nobody_else_asks in [alone, observes] {
-        assert!(matches!(nobody_else_asks.collector.0.next_cause(begun).await, Cause::Time));
+    for asks_alone in [alone, observes] {
+        assert!(matches!(asks_alone.collector.0.next_cause(begun).await, Cause::Time));
     }
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     let waits = Fixture::with(State::default(), &short, Some(list));
