@@ -47,8 +47,8 @@ struct Inner {
 #[derive(Debug)]
 struct Waiting {
     sender: oneshot::Sender<Answer>,
-    /// The question is sent for it after [`GATHER`] if no other part asks. A task waits for that while there is
-    /// such an entry.
+    /// The question is sent for it after [`GATHER`] if no other part asks. A task waits for that while there
+    /// is such an entry.
     asks: bool,
 }
 
