@@ -206,11 +206,7 @@ async fn own_metrics(State(app): State<Arc<App>>) -> Response {
 
 async fn cadvisor_metrics(State(app): State<Arc<App>>) -> Response {
     let state = app.state.clone();
-    scrape::text(&app, Endpoint::Cadvisor, move || {
-        let snapshot = state.snapshot();
-        move |out| cadvisor::write(out, &snapshot)
-    })
-    .await
+    scrape::document(&app, Endpoint::Cadvisor, move || cadvisor::Document::new(state.snapshot())).await
 }
 
 async fn resource_metrics(State(app): State<Arc<App>>) -> Response {

@@ -21,18 +21,35 @@ pub type Spill<'a> = &'a mut dyn FnMut(&mut Vec<u8>);
 /// The document being written.
 pub struct Exposition<'a> {
     buffer: Vec<u8>,
-    spill: Spill<'a>,
+    /// `None`: the text stays in the buffer.
+    spill: Option<Spill<'a>>,
 }
 
 impl<'a> Exposition<'a> {
     /// Starts a document whose chunks are passed to `spill`.
     pub fn new(spill: Spill<'a>) -> Self {
-        Self { buffer: Vec::with_capacity(CHUNK_BYTES + 4096), spill }
+        Self { buffer: Vec::with_capacity(CHUNK_BYTES + 4096), spill: Some(spill) }
+    }
+
+    /// Goes on with a document whose text so far is in `buffer`, to which the next piece is appended.
+    pub(crate) fn piece(buffer: Vec<u8>) -> Self {
+        Self { buffer, spill: None }
+    }
+
+    /// The buffer of [`Exposition::piece`], with what was appended.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
     }
 
     /// Begins a family. Each family may be begun only once in a document.
     pub(crate) fn family(&mut self, desc: &'static Desc) -> Family<'_, 'a> {
-        Family { desc, begun: false, out: self }
+        self.family_again(desc, false)
+    }
+
+    /// Goes on with the family that was written last. `begun`: whether it has samples, see
+    /// [`Family::has_begun`].
+    pub(crate) fn family_again(&mut self, desc: &'static Desc, begun: bool) -> Family<'_, 'a> {
+        Family { desc, begun, out: self }
     }
 
     /// Writes a family of one sample without labels or timestamp.
@@ -53,8 +70,10 @@ impl<'a> Exposition<'a> {
 
     #[inline]
     fn hand_on(&mut self, at: usize) {
-        if self.buffer.len() >= at {
-            (self.spill)(&mut self.buffer);
+        if self.buffer.len() >= at
+            && let Some(spill) = &mut self.spill
+        {
+            spill(&mut self.buffer);
             self.buffer.clear();
         }
     }
@@ -82,6 +101,11 @@ pub(crate) struct Family<'e, 'a> {
 pub(crate) struct Head(Vec<u8>);
 
 impl Family<'_, '_> {
+    /// Whether it has a sample.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// The head of lines with the label pairs `own`, before those of [`Family::row`].
     pub(crate) fn head(&self, own: &[(&str, &str)]) -> Head {
         debug_assert!(own.iter().all(|(key, _)| self.desc.labels.contains(key)), "{}", self.desc.name);

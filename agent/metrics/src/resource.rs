@@ -127,7 +127,7 @@ fn stamp(usage: &Usage) -> Vec<u8> {
 
 /// Containers and pods, one per set of labels.
 fn entries<'a>(groups: &[&'a GroupView]) -> (Vec<Entry<'a>>, Vec<Entry<'a>>) {
-    let names = Names::of(groups);
+    let names = Names::of(groups.iter().copied());
     let (mut containers, mut pods) = (Unique::default(), Unique::default());
     for &group in groups {
         let uid = group.identity.pod_uid().unwrap_or_default();

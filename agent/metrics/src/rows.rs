@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::exposition::{push_label, push_stamp};
 use nodewarden_model::{
     ContainerNames, CpuUsage, GroupView, Identity, IoUsage, MemoryUsage, PodNames, Pressures, ProcessUsage,
-    Snapshot,
+    Snapshot, Usage,
 };
 
 /// Which labels a sample of a cgroup has.
@@ -33,53 +33,57 @@ pub(super) struct Row<'a> {
     pub pressures: &'a Pressures,
     /// Whether the snapshot has no cgroup below it.
     pub leaf: bool,
-    labels: Range<u32>,
-    end: Range<u32>,
+    pub text: RowText<'a>,
 }
 
-/// All rows and the buffer that holds their labels.
-pub(super) struct Rows<'a> {
-    pub rows: Vec<Row<'a>>,
+/// The rendered parts of a row's lines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowText<'a> {
+    /// The label pairs, with the brace and the space after them.
+    pub closed_labels: &'a [u8],
+    /// What follows a value: a space and the time of the row's reading in milliseconds since 1970, if it was
+    /// ever read, and the line feed.
+    pub end: &'a [u8],
+}
+
+impl RowText<'_> {
+    /// The label pairs.
+    pub fn labels(&self) -> &[u8] {
+        self.closed_labels.strip_suffix(CLOSE).unwrap_or(self.closed_labels)
+    }
+}
+
+/// The rows of a snapshot, which is passed in again to read them, and the buffer that holds their labels.
+pub(super) struct Rows {
+    places: Vec<Place>,
     text: Vec<u8>,
 }
 
-impl Rows<'_> {
-    /// The row's rendered label pairs, with the brace and the space after them.
-    pub fn closed_labels(&self, row: &Row<'_>) -> &[u8] {
-        self.part(&row.labels)
-    }
-
-    /// The row's rendered label pairs.
-    pub fn labels(&self, row: &Row<'_>) -> &[u8] {
-        let closed = self.closed_labels(row);
-        closed.strip_suffix(CLOSE).unwrap_or(closed)
-    }
-
-    /// What follows a value: a space and the time of the row's reading in milliseconds since 1970, if it was
-    /// ever read, and the line feed.
-    pub fn stamped_end(&self, row: &Row<'_>) -> &[u8] {
-        self.part(&row.end)
-    }
-
-    fn part(&self, range: &Range<u32>) -> &[u8] {
-        &self.text[range.start as usize..range.end as usize]
-    }
+/// Where the parts of a row are.
+struct Place {
+    /// In the snapshot's cgroups.
+    group: u32,
+    leaf: bool,
+    /// In the text: the labels, and what follows a value.
+    labels: Range<u32>,
+    end: Range<u32>,
 }
 
 /// What follows the label pairs of a line.
 const CLOSE: &[u8] = b"} ";
 
-impl<'a> Rows<'a> {
+impl Rows {
     /// Renders the labels of every cgroup of `snapshot`.
-    pub fn new(snapshot: &'a Snapshot, style: Style) -> Self {
-        let groups = current(&snapshot.groups);
-        let names = LazyCell::new(|| Names::of(&groups));
-        let mut text = Vec::with_capacity(groups.len() * 320);
+    pub fn new(snapshot: &Snapshot, style: Style) -> Self {
+        let all = &snapshot.groups;
+        let order = current_places(all);
+        let names = LazyCell::new(|| Names::of(order.iter().map(|at| &all[*at])));
+        let mut text = Vec::with_capacity(order.len() * 320);
         // Texts of cgroups have far less than 4 GiB together.
         let here = |text: &Vec<u8>| text.len() as u32;
-        let rows = (0..groups.len())
+        let places = (0..order.len())
             .map(|at| {
-                let group = groups[at];
+                let group = &all[order[at]];
                 let start = here(&text);
                 match style {
                     Style::Cadvisor => cadvisor_labels(&mut text, group, &names),
@@ -89,30 +93,52 @@ impl<'a> Rows<'a> {
                 let labels = start..here(&text);
                 // The root's totals may be known only from /proc; then the machine's part of the snapshot has
                 // them.
-                let machine = (*group.identity == Identity::Root).then_some(&snapshot.machine.usage);
-                let usage = &group.usage;
-                let time = usage.time.or(machine.and_then(|m| m.time));
+                let machine = machine_of(group, snapshot);
                 let start = here(&text);
+                let time = group.usage.time.or(machine.and_then(|m| m.time));
                 if let Some(millis) = time.and_then(unix_millis) {
                     push_stamp(&mut text, millis);
                 }
                 text.push(b'\n');
-                let pressures = machine.filter(|_| usage.pressures == Pressures::default());
-                Row {
-                    group,
-                    cpu: usage.cpu.as_ref().or(machine.and_then(|m| m.cpu.as_ref())),
-                    memory: usage.memory.as_ref().or(machine.and_then(|m| m.memory.as_ref())),
-                    processes: usage.processes.as_ref().or(machine.and_then(|m| m.processes.as_ref())),
-                    io: machine.filter(|_| usage.io.is_empty()).map_or(&usage.io, |m| &m.io),
-                    pressures: pressures.map_or(&usage.pressures, |m| &m.pressures),
-                    leaf: machine.is_none() && !is_parent(&group.path, &groups[at + 1..]),
-                    labels,
-                    end: start..here(&text),
-                }
+                let following = order[at + 1..].iter().map(|at| &all[*at]);
+                let leaf = machine.is_none() && !is_parent(&group.path, following);
+                Place { group: order[at] as u32, leaf, labels, end: start..here(&text) }
             })
             .collect();
-        Self { rows, text }
+        Self { places, text }
     }
+
+    /// The rows of `snapshot`, which is the one that they were made of.
+    pub fn of<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = Row<'a>> {
+        self.places.iter().zip(self.texts()).filter_map(|(place, text)| {
+            let group = snapshot.groups.get(place.group as usize)?;
+            let (usage, machine) = (&group.usage, machine_of(group, snapshot));
+            let pressures = machine.filter(|_| usage.pressures == Pressures::default());
+            Some(Row {
+                group,
+                cpu: usage.cpu.as_ref().or(machine.and_then(|m| m.cpu.as_ref())),
+                memory: usage.memory.as_ref().or(machine.and_then(|m| m.memory.as_ref())),
+                processes: usage.processes.as_ref().or(machine.and_then(|m| m.processes.as_ref())),
+                io: machine.filter(|_| usage.io.is_empty()).map_or(&usage.io, |m| &m.io),
+                pressures: pressures.map_or(&usage.pressures, |m| &m.pressures),
+                leaf: place.leaf,
+                text,
+            })
+        })
+    }
+
+    /// The rendered parts of all rows, in their order.
+    pub fn texts(&self) -> impl Iterator<Item = RowText<'_>> {
+        let part = |range: &Range<u32>| &self.text[range.start as usize..range.end as usize];
+        self.places
+            .iter()
+            .map(move |place| RowText { closed_labels: part(&place.labels), end: part(&place.end) })
+    }
+}
+
+/// The machine's usage, for the root.
+fn machine_of<'a>(group: &GroupView, snapshot: &'a Snapshot) -> Option<&'a Usage> {
+    (*group.identity == Identity::Root).then_some(&snapshot.machine.usage)
 }
 
 /// Milliseconds since 1970; `None` for an earlier time.
@@ -123,12 +149,17 @@ pub(super) fn unix_millis(time: SystemTime) -> Option<u64> {
 /// One group per path, ordered by path, as those of a snapshot are. Of two of the same path, of which one was
 /// removed, the existing one is taken, else the younger one: a series may occur only once.
 pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
-    let mut kept: Vec<&GroupView> = groups.iter().collect();
-    if !kept.is_sorted_by(|a, b| a.path < b.path) {
-        kept.sort_by(|a, b| a.path.cmp(&b.path));
+    current_places(groups).into_iter().map(|at| &groups[at]).collect()
+}
+
+/// The places of those in `groups`.
+fn current_places(groups: &[GroupView]) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..groups.len()).collect();
+    if !groups.is_sorted_by(|a, b| a.path < b.path) {
+        kept.sort_by(|a, b| groups[*a].path.cmp(&groups[*b].path));
         kept.dedup_by(|later, kept| {
-            let same = later.path == kept.path;
-            if same && succeeds(later, kept) {
+            let same = groups[*later].path == groups[*kept].path;
+            if same && succeeds(&groups[*later], &groups[*kept]) {
                 *kept = *later;
             }
             same
@@ -138,8 +169,8 @@ pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
 }
 
 /// Whether one of the groups that follow in the order of paths is below this path.
-fn is_parent(path: &str, following: &[&GroupView]) -> bool {
-    let mut begin_so = following.iter().map_while(|group| group.path.strip_prefix(path));
+fn is_parent<'a>(path: &str, following: impl Iterator<Item = &'a GroupView>) -> bool {
+    let mut begin_so = following.map_while(|group| group.path.strip_prefix(path));
     begin_so.any(|rest| rest.starts_with('/'))
 }
 
@@ -159,7 +190,7 @@ pub(super) const SANDBOX: &str = "POD";
 
 impl<'a> Names<'a> {
     /// Collects the names known in `groups`.
-    pub fn of(groups: &[&'a GroupView]) -> Self {
+    pub fn of(groups: impl Iterator<Item = &'a GroupView>) -> Self {
         let mut found = Self { pods: HashMap::new(), containers: HashMap::new() };
         for group in groups {
             match &*group.identity {
@@ -250,8 +281,8 @@ mod tests {
     fn labels_of(style: Style, path_end: &str) -> String {
         let snapshot = fixture::snapshot(1);
         let rows = Rows::new(&snapshot, style);
-        let row = rows.rows.iter().find(|r| r.group.path.ends_with(path_end)).unwrap();
-        String::from_utf8(rows.labels(row).to_vec()).unwrap()
+        let row = rows.of(&snapshot).find(|r| r.group.path.ends_with(path_end)).unwrap();
+        String::from_utf8(row.text.labels().to_vec()).unwrap()
     }
 
     #[test]
@@ -278,8 +309,8 @@ mod tests {
         for (path, want) in cases {
             let snapshot = fixture::snapshot(1);
             let rows = Rows::new(&snapshot, Style::Cadvisor);
-            let row = rows.rows.iter().find(|r| *r.group.path == *path).unwrap();
-            assert_eq!(String::from_utf8_lossy(rows.labels(row)), want);
+            let row = rows.of(&snapshot).find(|r| *r.group.path == *path).unwrap();
+            assert_eq!(String::from_utf8_lossy(row.text.labels()), want);
         }
         let sandbox = labels_of(Style::Cadvisor, &fixture::sandbox_id(0));
         assert!(sandbox.starts_with(r#"container="POD","#), "{sandbox}");

@@ -1,8 +1,13 @@
 //! Responds to a scrape: a blocking thread reads the node and produces the text, which is sent at the same
-//! time, so that a response of any size needs the memory of a few chunks.
+//! time, so that a response of any size needs the memory of a few chunks. The largest document is written
+//! piece by piece by the thread that sends it ([`document`]): handing megabytes from one thread to another
+//! takes longer than writing them.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
@@ -12,9 +17,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinError;
+use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{App, Endpoint};
+use nodewarden_metrics::cadvisor::Document;
 use nodewarden_metrics::exposition::{CHUNK_BYTES, CONTENT_TYPE, Exposition};
 use nodewarden_tasks::blocking;
 
@@ -71,11 +78,7 @@ where
     W: FnOnce(&mut Exposition<'_>) + Send + 'static,
 {
     let started = Instant::now();
-    let ready = async {
-        let place = app.scrapes.clone().acquire_owned().await?;
-        Ok::<_, ScrapeError>((blocking::SCRAPES.run(read).await?, place))
-    };
-    let (write, place) = match ready.await {
+    let (write, place) = match read_now(app, read).await {
         Ok(ready) => ready,
         Err(error) => return failed(endpoint, started, &error),
     };
@@ -96,10 +99,118 @@ where
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response()
 }
 
+/// Reads the node when one of the permits for scrapes is free, which is returned too.
+async fn read_now<T: Send + 'static>(
+    app: &App,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<(T, OwnedSemaphorePermit), ScrapeError> {
+    let place = app.scrapes.clone().acquire_owned().await?;
+    Ok((blocking::SCRAPES.run(read).await?, place))
+}
+
+/// Responds with the document that `read` returns. If `read` fails, the status is 500.
+pub(super) async fn document<R>(app: &App, endpoint: Endpoint, read: R) -> Response
+where
+    R: FnOnce() -> Document + Send + 'static,
+{
+    let started = Instant::now();
+    match read_now(app, read).await {
+        Ok((document, place)) => {
+            let pieces = Pieces {
+                document,
+                endpoint,
+                started,
+                buffers: Buffers::default(),
+                bytes: 0,
+                is_whole: false,
+                in_a_row: 0,
+                _place: place,
+            };
+            ([(header::CONTENT_TYPE, CONTENT_TYPE)], Body::from_stream(pieces)).into_response()
+        }
+        Err(error) => failed(endpoint, started, &error),
+    }
+}
+
+/// After so many chunks in a row others run on the thread: each takes it for 0.1 ms.
+const IN_A_ROW: u8 = 4;
+
+/// The chunks of a document. A client that takes none of them for ten seconds is disconnected by
+/// [`super::stalling`].
+struct Pieces {
+    document: Document,
+    endpoint: Endpoint,
+    started: Instant,
+    buffers: Buffers,
+    bytes: usize,
+    /// Whether the last chunk was taken.
+    is_whole: bool,
+    in_a_row: u8,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream for Pieces {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.in_a_row == IN_A_ROW {
+            this.in_a_row = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        this.in_a_row += 1;
+        let mut text = this.buffers.empty();
+        while text.len() < CHUNK_BYTES && this.document.write_next(&mut text) {}
+        if text.is_empty() {
+            if !std::mem::replace(&mut this.is_whole, true) {
+                this.endpoint.answered(StatusCode::OK, this.started, this.bytes);
+            }
+            return Poll::Ready(None);
+        }
+        this.bytes += text.len();
+        Poll::Ready(Some(Ok(this.buffers.lend(text))))
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            // Also after a HEAD request, which has no body.
+            tracing::debug!(path = self.endpoint.path(), "{}", Cut::Gone);
+        }
+    }
+}
+
 type Chunk = io::Result<Bytes>;
 
-/// The text of a chunk. Its buffer is used for a later one when this one was sent: new ones of this size
-/// would make the allocator tidy up each time.
+/// The buffers of chunks. One that was sent is used for a later chunk: new ones of this size would make the
+/// allocator tidy up each time.
+struct Buffers {
+    back: std::sync::mpsc::Sender<Vec<u8>>,
+    returned: std::sync::mpsc::Receiver<Vec<u8>>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        let (back, returned) = std::sync::mpsc::channel();
+        Self { back, returned }
+    }
+}
+
+impl Buffers {
+    fn empty(&self) -> Vec<u8> {
+        let mut buffer = self.returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(CHUNK_BYTES + 4096));
+        buffer.clear();
+        buffer
+    }
+
+    fn lend(&self, text: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { text, back: self.back.clone() })
+    }
+}
+
+/// The text of a chunk, whose buffer is returned when it was sent.
 struct Lent {
     text: Vec<u8>,
     back: std::sync::mpsc::Sender<Vec<u8>>,
@@ -143,14 +254,12 @@ async fn send(
     let work = move || {
         let _place = place;
         let mut sent = Ok(0);
-        let (back, returned) = std::sync::mpsc::channel();
+        let buffers = Buffers::default();
         let mut spill = |chunk: &mut Vec<u8>| {
             let Ok(bytes) = sent else { return };
-            let empty = returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(CHUNK_BYTES + 4096));
-            let text = std::mem::replace(chunk, empty);
+            let text = std::mem::replace(chunk, buffers.empty());
             let total = bytes + text.len();
-            let taken = hand_on(&sender, Bytes::from_owner(Lent { text, back: back.clone() }), &runtime);
-            sent = taken.map(|()| total);
+            sent = hand_on(&sender, buffers.lend(text), &runtime).map(|()| total);
         };
         let mut exposition = Exposition::new(&mut spill);
         write(&mut exposition);

@@ -1,5 +1,6 @@
 //! The families with a fixed number of samples for each cgroup, and where the values come from.
 
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::names::Cadvisor;
@@ -27,36 +28,59 @@ struct Column {
 
 type Pick = fn(&Row<'_>, &Snapshot) -> Option<Value>;
 
-/// Writes all of them.
-pub(super) fn write(out: &mut Exposition<'_>, rows: &Rows<'_>, snapshot: &Snapshot) {
-    let columns = all();
-    let mut buffers: [Vec<Option<Value>>; AT_ONCE] = Default::default();
-    let mut written = columns.as_slice();
-    while !written.is_empty() {
-        let (some, rest) = written.split_at(batch(written));
-        written = rest;
-        buffers.iter_mut().for_each(Vec::clear);
-        for row in &rows.rows {
-            for (column, values) in some.iter().zip(&mut buffers) {
+/// Writes all of them, one after the other.
+pub(super) struct Columns {
+    all: Vec<Column>,
+    /// The next one to be written.
+    next: usize,
+    /// Those whose values are in the buffers.
+    read: Range<usize>,
+    buffers: [Vec<Option<Value>>; AT_ONCE],
+    /// Whether the family of the last one has a sample yet.
+    begun: bool,
+}
+
+impl Columns {
+    pub fn new() -> Self {
+        Self { all: all(), next: 0, read: 0..0, buffers: Default::default(), begun: false }
+    }
+
+    /// Writes the next one. Returns false if all are written.
+    pub fn write_next(&mut self, out: &mut Exposition<'_>, rows: &Rows, snapshot: &Snapshot) -> bool {
+        if !self.read.contains(&self.next) {
+            self.read_next(rows, snapshot);
+        }
+        let Some(column) = self.all.get(self.next) else { return false };
+        let before = self.next.checked_sub(1).and_then(|before| self.all.get(before));
+        let goes_on = before.is_some_and(|before| before.family == column.family);
+        let mut writer = match goes_on {
+            true => out.family_again(column.family.desc(), self.begun),
+            false => out.family(column.family.desc()),
+        };
+        let head = writer.head(column.own_labels);
+        for (text, value) in rows.texts().zip(&self.buffers[self.next - self.read.start]) {
+            if let Some(value) = value {
+                let end = if column.is_stamped { text.end } else { b"\n" };
+                writer.row(&head, text.closed_labels, *value, end);
+            }
+        }
+        self.begun = writer.has_begun();
+        self.next += 1;
+        true
+    }
+
+    /// Reads the values of the next ones from all rows.
+    fn read_next(&mut self, rows: &Rows, snapshot: &Snapshot) {
+        let rest = &self.all[self.next..];
+        let some = &rest[..batch(rest)];
+        self.buffers.iter_mut().for_each(Vec::clear);
+        for row in rows.of(snapshot) {
+            for (column, values) in some.iter().zip(&mut self.buffers) {
                 let is_shown = column.of_removed || row.group.removed.is_none();
-                values.push(if is_shown { (column.value)(row, snapshot) } else { None });
+                values.push(if is_shown { (column.value)(&row, snapshot) } else { None });
             }
         }
-        let mut both = some.iter().zip(&buffers).peekable();
-        while let Some((first, values)) = both.next() {
-            let mut writer = out.family(first.family.desc());
-            let mut next = Some((first, values));
-            while let Some((column, values)) = next {
-                let head = writer.head(column.own_labels);
-                for (row, value) in rows.rows.iter().zip(values) {
-                    if let Some(value) = value {
-                        let end = if column.is_stamped { rows.stamped_end(row) } else { b"\n" };
-                        writer.row(&head, rows.closed_labels(row), *value, end);
-                    }
-                }
-                next = both.next_if(|(column, _)| column.family == first.family);
-            }
-        }
+        self.read = self.next..self.next + some.len();
     }
 }
 

@@ -16,69 +16,98 @@
 //!
 //! The families that are left out are listed in `names::LEFT_OUT`, each with the reason.
 
+mod block_io;
 mod columns;
 pub(crate) mod names;
 
+use std::sync::Arc;
+
+use columns::Columns;
 use names::Cadvisor;
 
 use super::exposition::{Exposition, push_label};
 use super::number::Value;
 use super::rows::{Rows, Style};
-use nodewarden_model::{IoUsage, Machine, Snapshot};
+use nodewarden_model::{Machine, Snapshot};
 
 /// Writes the whole document.
 pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot) {
-    version(out, &snapshot.machine);
-    machine(out, &snapshot.machine);
-    let rows = Rows::new(snapshot, Style::Cadvisor);
-    columns::write(out, &rows, snapshot);
-    block_io(out, &rows);
-    out.single(Cadvisor::ScrapeError.desc(), 0);
-    out.single(Cadvisor::MachineScrapeError.desc(), 0);
+    let mut parts = Parts::new(snapshot);
+    while parts.write_next(out, snapshot) {}
 }
 
-fn block_io(out: &mut Exposition<'_>, rows: &Rows<'_>) {
-    type PickIo = fn(&IoUsage) -> u64;
-    let families: [(Cadvisor, PickIo); 4] = [
-        (Cadvisor::FsReadsBytes, |io| io.read_bytes),
-        (Cadvisor::FsReads, |io| io.reads),
-        (Cadvisor::FsWritesBytes, |io| io.write_bytes),
-        (Cadvisor::FsWrites, |io| io.writes),
-    ];
-    for (family, value) in families {
-        let mut writer = out.family(family.desc());
-        for row in &rows.rows {
-            for io in row.io {
-                // cAdvisor leaves the label empty for a device without a name; two of them would collide.
-                let number;
-                let device = match &io.device {
-                    Some(path) => path,
+/// The document in pieces, for a client that takes one after the other.
+pub struct Document {
+    snapshot: Arc<Snapshot>,
+    parts: Parts,
+}
+
+impl Document {
+    /// Prepares the document: renders the labels of all cgroups.
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self { parts: Parts::new(&snapshot), snapshot }
+    }
+
+    /// Appends the next piece, of whole lines: one family at most, of 300 bytes for each cgroup. Returns
+    /// false if there is none left.
+    pub fn write_next(&mut self, into: &mut Vec<u8>) -> bool {
+        let mut out = Exposition::piece(std::mem::take(into));
+        let was_written = self.parts.write_next(&mut out, &self.snapshot);
+        *into = out.into_buffer();
+        was_written
+    }
+}
+
+/// What is written of a snapshot one after the other.
+struct Parts {
+    rows: Rows,
+    next: Part,
+    columns: Columns,
+}
+
+enum Part {
+    Machine,
+    Columns,
+    /// The family of this number.
+    BlockIo(usize),
+    End,
+}
+
+impl Parts {
+    fn new(snapshot: &Snapshot) -> Self {
+        Self { rows: Rows::new(snapshot, Style::Cadvisor), next: Part::Machine, columns: Columns::new() }
+    }
+
+    /// Returns false if everything was written.
+    fn write_next(&mut self, out: &mut Exposition<'_>, snapshot: &Snapshot) -> bool {
+        match self.next {
+            Part::Machine => {
+                version(out, &snapshot.machine);
+                machine(out, &snapshot.machine);
+                self.next = Part::Columns;
+            }
+            Part::Columns => {
+                if !self.columns.write_next(out, &self.rows, snapshot) {
+                    self.next = Part::BlockIo(0);
+                }
+            }
+            Part::BlockIo(at) => {
+                self.next = match block_io::FAMILIES.get(at) {
+                    Some(family) => {
+                        family.write(out, &self.rows, snapshot);
+                        Part::BlockIo(at + 1)
+                    }
                     None => {
-                        number = format!("{}:{}", io.major, io.minor);
-                        &number
+                        block_io::write_usage(out, &self.rows, snapshot);
+                        out.single(Cadvisor::ScrapeError.desc(), 0);
+                        out.single(Cadvisor::MachineScrapeError.desc(), 0);
+                        Part::End
                     }
                 };
-                let head = writer.head(&[("device", device)]);
-                let (labels, end) = (rows.closed_labels(row), rows.stamped_end(row));
-                writer.row(&head, labels, Value::Int(value(io)), end);
             }
+            Part::End => return false,
         }
-    }
-    let mut writer = out.family(Cadvisor::BlkioUsage.desc());
-    for row in &rows.rows {
-        for io in row.io {
-            let (major, minor) = (io.major.to_string(), io.minor.to_string());
-            for (operation, value) in [("Read", io.read_bytes), ("Write", io.write_bytes)] {
-                let extra = [
-                    ("device", io.device.as_deref().unwrap_or("")),
-                    ("major", &major),
-                    ("minor", &minor),
-                    ("operation", operation),
-                ];
-                let head = writer.head(&extra);
-                writer.row(&head, rows.closed_labels(row), Value::Int(value), rows.stamped_end(row));
-            }
-        }
+        true
     }
 }
 

@@ -10,15 +10,15 @@ pub(super) fn write(out: &mut Exposition<'_>, snapshot: &Snapshot) {
     let rows = Rows::new(snapshot, Style::Own);
     for topic in Topic::ALL {
         for family in topic.spec().families {
-            write_family(out, &rows, family);
+            write_family(out, &rows, snapshot, family);
         }
     }
 }
 
-fn write_family(out: &mut Exposition<'_>, rows: &Rows<'_>, family: &'static CgroupFamily) {
+fn write_family(out: &mut Exposition<'_>, rows: &Rows, snapshot: &Snapshot, family: &'static CgroupFamily) {
     let mut writer = out.family(&family.desc);
-    for row in &rows.rows {
-        let labels = rows.labels(row);
+    for row in rows.of(snapshot) {
+        let labels = row.text.labels();
         (family.samples)(&row.group.kernel, &mut |label, figure| {
             let extra = label.as_slice();
             match figure {

@@ -138,7 +138,7 @@ fn system_containers(groups: &[&GroupView], system: &SystemCgroups, rate: &Rate<
 }
 
 fn pods(groups: &[&GroupView], rate: &Rate<'_>, sources: &Sources, read: SystemTime) -> Vec<PodStats> {
-    let names = Names::of(groups);
+    let names = Names::of(groups.iter().copied());
     let mut pods: Vec<PodStats> = Vec::new();
     let mut place: HashMap<&str, usize> = HashMap::new();
     for group in groups {

@@ -9,7 +9,7 @@ use crate::bench::Run;
 use crate::bench::pods::CpuByThread;
 use crate::e2e::stand_in::fixture::{CONTAINERS, Scale};
 use crate::ensure;
-use crate::fixture::{Agent, RuntimeFaults};
+use crate::fixture::{Agent, RuntimeFaults, Scraper};
 use crate::harness::Failure;
 
 /// Names of figures that have bounds.
@@ -156,17 +156,18 @@ fn scrapes(
 ) -> Result<(Vec<f64>, f64), Failure> {
     let agent = scale.agent();
     let (mut times, mut before) = (Vec::new(), Duration::ZERO);
+    let mut scraper = Scraper::default();
     for number in 0..WARM_UP + count {
         if number == WARM_UP {
             std::thread::sleep(REST);
             before = agent.cpu_time()?;
         }
-        let response = agent.get("/metrics/cadvisor")?;
-        ensure!(response.status == 200, "/metrics/cadvisor answers {}", response.status);
+        let response = agent.scrape(&mut scraper, "/metrics/cadvisor")?;
+        ensure!(response.is_ok(), "/metrics/cadvisor answers {}", response.parsed()?.status);
         if number >= WARM_UP {
             times.push(response.took.as_secs_f64() * 1e3);
         } else if number == 0 {
-            let text = response.text();
+            let text = response.parsed()?.text();
             let of_pods = |line: &&str| {
                 line.starts_with("container_memory_usage_bytes{") && line.contains("pod=\"pod-")
             };
