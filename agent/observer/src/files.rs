@@ -8,7 +8,7 @@ use super::registry::Group;
 use nodewarden_machine::cgroup::{
     Activity, Asked, Budget, GroupReader, Layout, MachineReader, ReaderFiles, Sums,
 };
-use nodewarden_model::{Identity, Machine, Usage};
+use nodewarden_model::{Identity, Usage};
 
 /// Descriptors reserved for everything that is not a cgroup's file.
 const RESERVED: u64 = 512;
@@ -17,9 +17,14 @@ const MOST: u64 = 16_384;
 
 /// Reads the files of every cgroup and of the machine.
 pub struct Files {
+    pub(crate) groups: GroupFiles,
+    pub(crate) machine: MachineReader,
+}
+
+/// Reads the files of cgroups.
+pub(crate) struct GroupFiles {
     layout: Layout,
     all: ReaderFiles,
-    machine: MachineReader,
     devices: Devices,
 }
 
@@ -29,14 +34,11 @@ impl Files {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let all = ReaderFiles::new(&layout, &budget);
         let machine = MachineReader::new(&layout, node_name, &all);
-        Self { layout, all, machine, devices: Devices::default() }
+        Self { groups: GroupFiles { layout, all, devices: Devices::default() }, machine }
     }
+}
 
-    /// Reads the machine's figures.
-    pub(crate) fn machine(&mut self) -> Machine {
-        self.machine.read(&mut Vec::new())
-    }
-
+impl GroupFiles {
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
     /// read keeps its value. What is below a pod has to follow it.
     pub(crate) fn read<'w>(&self, work: impl Iterator<Item = Work<'w>>, asked: Asked) {
@@ -63,7 +65,7 @@ impl Files {
         }
     }
 
-    /// As [`Files::read`], for one group that no client waits for.
+    /// As [`GroupFiles::read`], for one group that no client waits for.
     pub(crate) fn read_one(&self, work: Work<'_>, buffer: &mut Vec<u8>) {
         let Work { group, reader, usage: kept, .. } = work;
         let mut usage = kept.get();

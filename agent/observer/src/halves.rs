@@ -7,15 +7,18 @@ use nodewarden_model::Identity;
 /// Number of cgroups from which on a second thread is started.
 const SPLIT: usize = 100;
 
-/// Calls `one` for all of `all`, or for each half of it at the same time. Neither half is empty, and none
-/// begins within a pod. `identity` is that of a cgroup; they are ordered by path.
-pub(crate) fn in_halves<T: Send>(
+/// Calls `one` for all of `all`, or for each half of it at the same time, and `last` after the first half,
+/// whose result is returned. Neither half is empty, and none begins within a pod. `identity` is that of a
+/// cgroup; they are ordered by path.
+pub(crate) fn in_halves<T: Send, R>(
     all: &mut [T],
     identity: impl Fn(&T) -> &Identity,
     one: impl Fn(&mut [T]) + Sync,
-) {
+    last: impl FnOnce() -> R,
+) -> R {
     if all.len() < SPLIT {
-        return one(all);
+        one(all);
+        return last();
     }
     let (left, right) = all.split_at_mut(middle(all, identity));
     std::thread::scope(|scope| {
@@ -29,9 +32,12 @@ pub(crate) fn in_halves<T: Send>(
             one(right);
         });
         one(left);
+        // The other thread began a moment later.
+        let result = last();
         // What a thread that panicked has not done stays as it was.
         let _ = other.join();
-    });
+        result
+    })
 }
 
 /// Where the work is divided: in the middle, but not between a pod and what is below it, which is read after
@@ -72,7 +78,8 @@ mod tests {
     fn each_is_worked_on_once() {
         for count in [0, 1, SPLIT - 1, SPLIT, SPLIT + 1, 1001] {
             let mut all = vec![0; count];
-            in_halves(&mut all, |_| &Identity::Other, |half| half.iter_mut().for_each(|one| *one += 1));
+            let one = |half: &mut [i32]| half.iter_mut().for_each(|one| *one += 1);
+            assert_eq!(in_halves(&mut all, |_| &Identity::Other, one, || 7), 7);
             assert!(all.into_iter().all(|times| times == 1), "{count}");
         }
     }

@@ -21,7 +21,7 @@ use super::registry::{Group, Place, Registry};
 use super::remembered::Remembered;
 use nodewarden_machine::cgroup::{Asked, identify};
 use nodewarden_machine::ebpf::MonotonicClock;
-use nodewarden_model::{GroupView, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
+use nodewarden_model::{GroupView, KernelCounters, Machine, NeighbourWait, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -79,9 +79,8 @@ impl Sampler {
             waits: waits.get(&group.path).unwrap_or(&none).clone(),
         };
         let mut views: Vec<GroupView> = groups.iter().zip(self.remembered.values_mut()).map(view).collect();
-        self.read(&groups, Some(&mut views));
-        let machine = self.files.machine();
-        Snapshot { time, machine, groups: views }
+        let machine = self.read(&groups, Some(&mut views));
+        Snapshot { time, machine: machine.unwrap_or_default(), groups: views }
     }
 
     /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
@@ -155,8 +154,8 @@ impl Sampler {
     }
 
     /// Updates the readings of `groups`, which were entered. For a client `views` are those of the groups,
-    /// which get the readings.
-    fn read(&mut self, groups: &[Group], views: Option<&mut [GroupView]>) {
+    /// which get the readings, and the machine is read too.
+    fn read(&mut self, groups: &[Group], views: Option<&mut [GroupView]>) -> Option<Machine> {
         let asked = if views.is_some() { Asked::Now } else { Asked::Later };
         let Self { kernel, files, remembered, .. } = self;
         // As many as there are groups.
@@ -174,12 +173,19 @@ impl Sampler {
         all.iter_mut().zip(idle).for_each(|(one, is_idle)| one.is_idle = is_idle);
         let one = |some: &mut [Reading<'_>]| {
             some.iter_mut().for_each(|one| one.take_counters(counted.as_ref()));
-            files.read(some.iter_mut().filter_map(Reading::work), asked);
+            files.groups.read(some.iter_mut().filter_map(Reading::work), asked);
         };
+        let machine = &mut files.machine;
         match asked {
-            Asked::Now => in_halves(&mut all, |one| &one.group.identity, one),
+            Asked::Now => {
+                let machine = || machine.read(&mut Vec::new());
+                Some(in_halves(&mut all, |one| &one.group.identity, one, machine))
+            }
             // No client waits, so no second CPU is woken for it.
-            Asked::Later => one(&mut all),
+            Asked::Later => {
+                one(&mut all);
+                None
+            }
         }
     }
 
@@ -235,7 +241,9 @@ impl Sampler {
         for group in groups.iter().filter(|group| group.removed.is_none()) {
             if let Some(own) = self.remembered.get_mut(&group.path) {
                 let Remembered { usage, reader, .. } = &mut **own;
-                self.files.read_one(Work { group, idle: false, usage, reader, shown: None }, &mut buffer);
+                self.files
+                    .groups
+                    .read_one(Work { group, idle: false, usage, reader, shown: None }, &mut buffer);
             }
         }
     }

@@ -17,7 +17,8 @@ const RUNNING: usize = 100;
 /// Pause after them: for five seconds the agent takes a cgroup that it has not read before for one in which
 /// tasks may be stalled.
 const REST: Duration = Duration::from_secs(7);
-/// The first scrapes, which are not measured.
+/// The first scrapes, and those after the pause, which are not measured: files are opened, and those of
+/// cgroups in which nothing runs are closed again.
 const WARM_UP: usize = 3;
 /// Interval of the scrapes: longer than the agent shares a reading between callers, so that each scrape reads
 /// all files.
@@ -84,14 +85,15 @@ fn scrapes(
     let count = if run.quick { 20 } else { 50 };
     let (mut times, mut scraper) = (Vec::new(), Scraper::default());
     let mut before = Duration::ZERO;
-    for i in 0..count + WARM_UP {
-        if i == WARM_UP {
-            std::thread::sleep(REST);
-            before = agent.cpu_time()?;
+    for i in 0..count + 2 * WARM_UP {
+        match i {
+            WARM_UP => std::thread::sleep(REST),
+            i if i == 2 * WARM_UP => before = agent.cpu_time()?,
+            _ => {}
         }
         let response = agent.scrape(&mut scraper, PATH)?;
         ensure!(response.is_ok(), "{PATH} answers {}", response.parsed()?.status);
-        if i >= WARM_UP {
+        if i >= 2 * WARM_UP {
             times.push(response.took.as_secs_f64() * 1e3);
         }
         std::thread::sleep(BETWEEN);
