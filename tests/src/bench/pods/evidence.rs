@@ -12,7 +12,7 @@ use crate::harness::{Context, Failure};
 
 /// How often to look, for one pod and for many.
 const ONE: Duration = Duration::from_micros(200);
-const MANY: Duration = Duration::from_millis(5);
+const MANY: Duration = Duration::from_millis(1);
 /// Time-outs in seconds, for one pod and for many.
 const LIMITS: [u64; 2] = [30, 180];
 

@@ -66,6 +66,11 @@ impl CpuByThread {
         grown(&self.0, &threads(pid), time)
     }
 
+    /// What all threads and each of them have used since then in ms, the largest first.
+    pub fn used_since(&self, pid: u32) -> String {
+        used(differences(&self.0, &threads(pid)))
+    }
+
     /// Wake-ups of all threads since then.
     pub fn wakes_since(&self, pid: u32) -> u64 {
         differences(&self.0, &threads(pid)).values().map(|ran| ran.wakes).sum()
@@ -97,6 +102,16 @@ fn differences(before: &BTreeMap<u32, Ran>, after: &BTreeMap<u32, Ran>) -> BTree
         sum.wakes += now.wakes.saturating_sub(then.wakes);
     }
     all
+}
+
+/// The sum and each thread's part, the largest first.
+fn used(differences: BTreeMap<String, Ran>) -> String {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let all: u64 = differences.values().map(|ran| ran.ns).sum();
+    let mut parts: Vec<_> = differences.into_iter().filter(|(_, ran)| ran.ns >= 1_000_000).collect();
+    parts.sort_by_key(|(_, ran)| std::cmp::Reverse(ran.ns));
+    let parts: Vec<_> = parts.into_iter().map(|(name, ran)| format!("{name} {:.0}", ms(ran.ns))).collect();
+    format!("{:.0} ({})", ms(all), parts.join(", "))
 }
 
 fn voluntary(status: &str) -> Option<u64> {
@@ -147,6 +162,14 @@ mod tests {
         );
         assert_eq!(grown(&before, &after, Duration::from_secs(30)), "b 10.0 (4), a 2.0 (8)");
         assert!(threads(std::process::id()).values().any(|ran| ran.ns > 0));
+    }
+
+    #[test]
+    fn what_threads_used_is_added_up() {
+        let ran = |ns| Ran { ns, ..Ran::default() };
+        let parts = [("a", 600_000), ("b", 2_000_000), ("c", 5_000_000)];
+        let parts = parts.map(|(name, ns)| (name.to_owned(), ran(ns)));
+        assert_eq!(used(BTreeMap::from(parts)), "8 (c 5, b 2)");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Measures starting and ending N pods, by the agent and by bare calls with the best number of parallel
 //! calls.
 
+use std::time::Duration;
+
 use super::bare::Bare;
 use super::evidence::{Evidence, now};
 use super::fixture::{PodsFixture, name};
@@ -18,6 +20,9 @@ pub struct Took {
     pub up: f64,
     pub down: f64,
 }
+
+/// Pause after a burst, so that no work of it remains.
+pub const REST: Duration = Duration::from_millis(750);
 
 /// The number of parallel calls with which the bare calls are fastest.
 #[derive(Debug, Clone, Copy)]
@@ -76,29 +81,37 @@ pub fn starts(
     seconds
 }
 
-/// Measures the bare calls.
+/// Measures the bare calls. `prefix` is a part of the pods' names.
 ///
 /// # Errors
 /// A call fails.
-pub fn by_calls(bare: &Bare, evidence: &Evidence, pods: usize, at_once: Best) -> Result<Took, Failure> {
-    let manifests = series(&format!("bare-{}-{}", at_once.up, pods), pods, evidence);
+pub fn by_calls(
+    bare: &Bare,
+    evidence: &Evidence,
+    prefix: &str,
+    pods: usize,
+    at_once: Best,
+) -> Result<Took, Failure> {
+    let manifests = series(prefix, pods, evidence);
     let prepared = bare.prepare(&manifests)?;
     let begun = now()?;
     let running = bare.start_all(prepared, at_once.up)?;
     evidence.all_started(&names(&manifests))?;
     let up = (now()? - begun).as_secs_f64();
+    std::thread::sleep(REST);
     let down = bare.end_all(running, at_once.down)?.as_secs_f64();
     Ok(Took { up, down })
 }
 
-/// Finds the best numbers of parallel calls, with fewer pods.
+/// Finds the best numbers of parallel calls.
 ///
 /// # Errors
 /// A call fails.
 pub fn best(run: &Run<'_>, bare: &Bare, evidence: &Evidence, pods: usize) -> Result<Best, Failure> {
     let mut tried = Vec::new();
     for at_once in AT_ONCE {
-        let took = by_calls(bare, evidence, pods, Best { up: at_once, down: at_once })?;
+        let took =
+            by_calls(bare, evidence, &format!("best-{at_once}"), pods, Best { up: at_once, down: at_once })?;
         run.progress(&format!(
             "{pods} pods by bare calls, {at_once} at a time: {:.2} s up, {:.2} s down",
             took.up, took.down

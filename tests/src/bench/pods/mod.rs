@@ -8,12 +8,13 @@ mod idle;
 mod manifest;
 mod many;
 mod one;
+mod rounds;
 
 use std::time::Duration;
 
 use super::statistics::quantile;
 use super::{Bench, Bound, Figure, Run};
-use crate::fixture::{PrivateContainerd, PrivateOptions};
+use crate::fixture::{PrivateContainerd, PrivateOptions, SmallDisk};
 use crate::harness::Failure;
 use bare::Bare;
 use evidence::Evidence;
@@ -37,8 +38,12 @@ const ADDED_MS: f64 = 20.0;
 /// A kubelet 1.35 on the reference machine, p50 in milliseconds: from manifest to process, and from removal
 /// to the end of the cgroup.
 const KUBELET_MS: [f64; 2] = [450.0, 610.0];
-/// The agent must be as fast as the runtime, with a tolerance of a tenth, by which two equal runs differ.
-const NOISE: f64 = 1.1;
+/// Size in bytes of the file system of the runtime, the agent and the manifests.
+const DISK: u64 = 4 << 30;
+/// How often the most pods are started and ended.
+const ROUNDS: [usize; 2] = [3, 5];
+/// With how many pods, or a quarter of the most, the best number of parallel calls is found.
+const BEST: usize = 20;
 /// Numbers of idle pods, and a tenth of the CPU seconds per minute that a kubelet 1.35 uses with them.
 const IDLE: [(usize, f64); 3] = [(10, 0.095), (50, 0.22), (100, 0.40)];
 /// How often the agent is started with the most pods, and how many seconds it may take until it is ready.
@@ -63,6 +68,11 @@ impl Bench for Pods {
         let pods = run.sizes.pods.unwrap_or(usual(MANY));
         let seconds = run.sizes.idle.unwrap_or(IDLE_SECONDS[usize::from(run.quick)]);
 
+        // The machine's own file system may take longer for each file the more were removed before (an ext4
+        // without a journal does), so that equal bursts differ by a half. This one has a journal.
+        let disk = SmallDisk::mount(context.temp.path(), &context.temp.join("disk.img"), DISK)
+            .map_err(Failure::file(context.temp.path()))?;
+        run.progress(&format!("everything is on {}", disk.kind()));
         // Dropped in reverse order: the agent first, because it would restart pods, and containerd after the
         // pods.
         let evidence = Evidence::new(context)?;
@@ -85,18 +95,18 @@ impl Bench for Pods {
         let [agent, calls] = one::pairs(run, &fixture, &bare, &evidence, pairs)?;
         figures.extend(of_one(&agent, &calls));
 
-        let best = many::best(run, &bare, &evidence, (pods / 4).max(2))?;
-        run.progress(&format!("{pods} pods by bare calls"));
-        let calls = many::by_calls(&bare, &evidence, pods, best)?;
+        let best = many::best(run, &bare, &evidence, (pods / 4).max(BEST).min(pods))?;
+        let sizes = (pods, run.sizes.rounds.unwrap_or(usual(ROUNDS)));
+        let rounds = rounds::measure(run, &fixture, &bare, &evidence, sizes, best)?;
+        figures.extend(rounds.figures(pods, best));
         // The agent keeps metrics of removed cgroups for the retention time. Those of all the earlier pods
         // are not part of what idle pods cost.
         let kept = if run.quick { Duration::ZERO } else { RETENTION };
         run.progress(&format!("{pods} pods by the agent, idle for {} s", kept.as_secs() + seconds));
-        let (agent, cost) = many::by_agent(&fixture, &evidence, pods, || {
+        let (_, cost) = many::by_agent(&fixture, &evidence, pods, || {
             std::thread::sleep(kept);
             idle::cost(run, &fixture, time)
         })?;
-        figures.extend(of_many(pods, agent, calls, best));
 
         run.progress(&format!("{STARTS} starts of the agent with {pods} pods"));
         let starts = many::starts(&mut fixture, &evidence, pods, STARTS)?;
@@ -122,16 +132,6 @@ fn of_one(agent: &Series, calls: &Series) -> Vec<Figure> {
         figure("manifest removed to cgroup gone", &agent.down, Bound::p50(KUBELET_MS[1])),
         figure("bare calls to cgroup gone", &calls.down, Bound::NONE),
         added("added by the agent at the end, p50", &agent.down, &calls.down),
-    ]
-}
-
-fn of_many(pods: usize, agent: many::Took, calls: many::Took, best: many::Best) -> Vec<Figure> {
-    let one = |name: String, value, bound| Figure::one("pods", name, "s", value, bound);
-    vec![
-        one(format!("0 to {pods} pods"), agent.up, Bound::p50(calls.up * NOISE)),
-        one(format!("0 to {pods} pods, bare calls, {} at a time", best.up), calls.up, Bound::NONE),
-        one(format!("{pods} to 0 pods"), agent.down, Bound::p50(calls.down * NOISE)),
-        one(format!("{pods} to 0 pods, bare calls, {} at a time", best.down), calls.down, Bound::NONE),
     ]
 }
 
