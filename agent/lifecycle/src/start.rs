@@ -54,6 +54,8 @@ use nodewarden_tasks::{blocking, parts};
 const STARTS: usize = 2;
 /// At least so many.
 const LEAST_STARTS: usize = 4;
+/// One more than these: as a rule the agent works for one of the pods, and the runtime does not.
+const PREPARED: usize = 1;
 /// Calls that end something of a pod at a time, for each CPU.
 const ENDS: usize = 8;
 
@@ -325,7 +327,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         pressure: needs.pressure,
         pulls: Pulls::new(config.pods.parallel_image_pulls, config.pods.pull_rate),
         verifier: Arc::new(verifier(config)),
-        starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS))),
+        starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS) + PREPARED)),
         ends: Semaphore::new(cpus * ENDS),
         ends_reported: needs.ends_reported,
     });
