@@ -64,7 +64,7 @@ pub struct Sizes {
     /// long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
-    /// For `pods`: how often the most pods are started and ended, by the agent and twice by bare calls in turn
+    /// For `pods`: how often the most pods are started and ended, by the agent once and by bare calls twice
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9).map(usize::from))]
     pub rounds: Option<usize>,
     /// For `augment`: only this rate, 100 or 500 (MB/s), or 0 for as fast as it can; each takes half an hour

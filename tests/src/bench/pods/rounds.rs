@@ -11,8 +11,7 @@ use crate::bench::statistics::{median, noise};
 use crate::bench::{Bound, Figure, Run};
 use crate::harness::Failure;
 
-/// The most that is accepted as noise. On a machine where equal bursts differ by more, the ratio must be below
-/// this all the same.
+/// The most that is accepted as noise, also on a machine where equal bursts differ by more.
 const MOST_NOISE: f64 = 0.05;
 /// Bursts of a round: one by the agent, and two by bare calls, which are compared with each other.
 const BURSTS: usize = 3;
