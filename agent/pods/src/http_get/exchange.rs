@@ -12,11 +12,11 @@ use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Request, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use super::executor::LocalExecutor;
 use super::request::{Body, Headers};
 use super::socket::dial;
+use super::stream::Stream;
 use super::tls::{Trust, secured};
 use super::url::Url;
 use super::{Fault, Response};
@@ -61,7 +61,7 @@ pub(super) async fn exchange(url: &Url, headers: &Headers<'_>, terms: Terms<'_>)
 }
 
 async fn over_tls(
-    stream: TcpStream,
+    stream: Stream,
     address: SocketAddr,
     request: Request<Body>,
     url: &Url,

@@ -15,6 +15,7 @@ pub(crate) mod fuzzing;
 mod purpose;
 mod request;
 mod socket;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -23,7 +24,8 @@ mod url;
 pub use error::{Fault, HttpError};
 pub(crate) use executor::LocalExecutor;
 pub use purpose::Purpose;
-pub(crate) use socket::dial;
+pub(crate) use socket::{connect, dial};
+pub(crate) use stream::Stream;
 
 use nodewarden_manifest::HttpGetAction;
 #[cfg(test)]

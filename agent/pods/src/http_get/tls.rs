@@ -12,13 +12,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, WantsVerifier,
 };
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tracing::warn;
 
 use super::Fault;
-use super::socket::PeekedStream;
+use super::stream::{PeekedStream, Stream};
 
 /// Of probes and hooks, created once.
 pub(super) static NO_VERIFICATION: LazyLock<Trust> = LazyLock::new(|| {
@@ -73,13 +72,13 @@ fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
 /// # Errors
 /// [`Fault::PlainAnswer`] if the server responds in plain HTTP; otherwise the failure of the handshake.
 pub(super) async fn secured(
-    stream: TcpStream,
+    stream: Stream,
     host: &str,
     address: SocketAddr,
     trust: &Trust,
 ) -> Result<TlsStream<PeekedStream>, Fault> {
     // A handshake is a series of small writes: they must not wait for delayed acknowledgements.
-    stream.set_nodelay(true).map_err(|source| Fault::of_io(&source, address))?;
+    stream.send_at_once().map_err(|source| Fault::of_io(&source, address))?;
     // For an address no server name is sent.
     let nameless = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let name = ServerName::try_from(host.to_owned()).unwrap_or(nameless);

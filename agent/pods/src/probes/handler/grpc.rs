@@ -11,7 +11,6 @@ use hyper::client::conn::http2;
 use hyper::header::{HeaderValue, USER_AGENT};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -19,7 +18,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::{ProbeError, failure, success};
-use crate::http_get::{Fault, LocalExecutor, Purpose, dial};
+use crate::http_get::{Fault, LocalExecutor, Purpose, Stream, dial};
 use crate::probes::{Answer, host_port};
 use nodewarden_cri::reason;
 
@@ -68,7 +67,7 @@ pub(super) async fn probe(
 }
 
 /// Connects like a gRPC channel: with further attempts after pauses, as long as there is time for one.
-async fn connect(host: &str, port: u16, end: Instant) -> Result<TcpStream, Fault> {
+async fn connect(host: &str, port: u16, end: Instant) -> Result<Stream, Fault> {
     let mut pause = PAUSE;
     loop {
         match dial(host, port).await {
@@ -80,7 +79,7 @@ async fn connect(host: &str, port: u16, end: Instant) -> Result<TcpStream, Fault
     }
 }
 
-async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingStatus, Status> {
+async fn check(stream: Stream, place: &str, service: &str) -> Result<ServingStatus, Status> {
     let origin =
         format!("http://{place}").parse::<Uri>().map_err(|error| Status::from_error(error.into()))?;
     let executor = LocalExecutor::default();

@@ -1,13 +1,22 @@
 //! Probes that open and close a TCP connection (kubelet pkg/probe/tcp).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::{ProbeError, failure, success};
-use crate::http_get::dial;
+use crate::http_get::{connect, dial};
 use crate::probes::{Answer, host_port};
+
+/// What to connect to.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// The name or address that the probe names.
+    Host(&'a str),
+    /// The pod's address.
+    Address(SocketAddr),
+}
 
 /// Runs the probe: a success if the peer's kernel accepts the connection; nothing is sent.
 ///
@@ -19,15 +28,27 @@ pub(super) async fn probe(
     address: Option<IpAddr>,
     limit: Duration,
 ) -> Result<Answer, ProbeError> {
-    let host = match (asked, address) {
-        (Some(host), _) => host.to_owned(),
-        (None, Some(address)) => address.to_string(),
+    let place = match (asked, address) {
+        (Some(host), _) => Place::Host(host),
+        (None, Some(address)) => Place::Address(SocketAddr::new(address, port)),
         (None, None) => return Err(ProbeError::NoAddress),
     };
-    match timeout(limit, dial(&host, port)).await {
+    let dialled = async {
+        match place {
+            Place::Host(host) => dial(host, port).await.map(|(stream, _)| stream),
+            Place::Address(address) => connect(address).await,
+        }
+    };
+    match timeout(limit, dialled).await {
         Ok(Ok(_closed)) => Ok(success(b"")),
         Ok(Err(fault)) if fault.is_ours() => Err(ProbeError::Dial(fault)),
         Ok(Err(fault)) => Ok(failure(fault.to_string().as_bytes())),
-        Err(_) => Ok(failure(format!("dial tcp {}: i/o timeout", host_port(&host, port)).as_bytes())),
+        Err(_) => {
+            let place = match place {
+                Place::Host(host) => host_port(host, port),
+                Place::Address(address) => address.to_string(),
+            };
+            Ok(failure(format!("dial tcp {place}: i/o timeout").as_bytes()))
+        }
     }
 }
