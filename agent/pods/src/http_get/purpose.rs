@@ -1,5 +1,9 @@
 //! The purpose of a request.
 
+use std::sync::LazyLock;
+
+use hyper::header::HeaderValue;
+
 /// The purpose of a request, sent to the server as `User-Agent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -12,13 +16,23 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// For probes and hooks the kubelet's `User-Agent` with our version (pkg/probe/http `userAgent`).
-    pub(crate) fn user_agent(self) -> String {
-        let program = match self {
-            Self::Probe => "kube-probe",
-            Self::Hook => "kube-lifecycle",
-            Self::StaticPods => "nodewarden",
+    /// The value of `User-Agent`: for probes and hooks the kubelet's with our version (pkg/probe/http
+    /// `userAgent`).
+    pub(crate) fn user_agent(self) -> HeaderValue {
+        static PROBE: LazyLock<HeaderValue> = LazyLock::new(|| with_version("kube-probe"));
+        static HOOK: LazyLock<HeaderValue> = LazyLock::new(|| with_version("kube-lifecycle"));
+        static STATIC_PODS: LazyLock<HeaderValue> = LazyLock::new(|| with_version("nodewarden"));
+        let value = match self {
+            Self::Probe => &PROBE,
+            Self::Hook => &HOOK,
+            Self::StaticPods => &STATIC_PODS,
         };
-        format!("{program}/{}", nodewarden_model::version())
+        HeaderValue::clone(value)
     }
+}
+
+/// Without the version if a header cannot contain it.
+fn with_version(program: &'static str) -> HeaderValue {
+    let whole = HeaderValue::try_from(format!("{program}/{}", nodewarden_model::version()));
+    whole.unwrap_or(HeaderValue::from_static(program))
 }

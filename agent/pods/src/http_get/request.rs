@@ -20,7 +20,7 @@ pub(super) type Body = Empty<Bytes>;
 #[derive(Debug)]
 pub(super) struct Headers<'a> {
     manifest: &'a [(String, String)],
-    user_agent: String,
+    purpose: Purpose,
     /// The `Host` header, if it differs from the URL.
     host: Option<&'a str>,
     /// The `Referer` header of a redirect.
@@ -42,8 +42,7 @@ impl<'a> Headers<'a> {
 
     /// These headers, of which a `Host` is not sent.
     pub fn new(headers: &'a [(String, String)], purpose: Purpose) -> Self {
-        let user_agent = purpose.user_agent();
-        Self { manifest: headers, user_agent, host: None, referer: None, is_elsewhere: false }
+        Self { manifest: headers, purpose, host: None, referer: None, is_elsewhere: false }
     }
 
     /// Updates the headers for a redirect. A `Host` of the manifest is used until an absolute redirect.
@@ -67,7 +66,7 @@ impl<'a> Headers<'a> {
         let authority = self.host.map_or_else(|| url.authority(), str::to_owned);
         let mut headers = self.manifest()?;
         if !headers.contains_key(USER_AGENT) {
-            headers.insert(USER_AGENT, value("User-Agent", &self.user_agent)?);
+            headers.insert(USER_AGENT, self.purpose.user_agent());
         }
         if !headers.contains_key(ACCEPT) {
             headers.insert(ACCEPT, HeaderValue::from_static("*/*"));

@@ -109,10 +109,10 @@ impl Url {
             Some((address, _)) if address.contains(':') => address,
             _ => &self.host,
         };
-        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
         match self.port {
-            Some(port) => format!("{host}:{port}"),
-            None => host,
+            Some(port) => format!("{open}{host}{close}:{port}"),
+            None => format!("{open}{host}{close}"),
         }
     }
 }

@@ -3,12 +3,11 @@
 use std::error::Error as _;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hyper::client::conn::http2;
-use hyper::header::{HeaderValue, USER_AGENT};
+use hyper::header::USER_AGENT;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -22,9 +21,6 @@ use crate::http_get::{Fault, LocalExecutor, Purpose, Stream, dial};
 use crate::probes::{Answer, host_port};
 use nodewarden_cri::reason;
 
-static USER: LazyLock<HeaderValue> = LazyLock::new(|| {
-    HeaderValue::try_from(Purpose::Probe.user_agent()).unwrap_or(HeaderValue::from_static("kube-probe"))
-});
 /// The pause before the second attempt to connect, and the factor for further ones (grpc
 /// doc/connection-backoff.md).
 const PAUSE: Duration = Duration::from_secs(1);
@@ -88,7 +84,7 @@ async fn check(stream: Stream, place: &str, service: &str) -> Result<ServingStat
         let (sender, connection) = shaken.map_err(broken)?;
         let service_fn = tower::service_fn(|mut request: Request<tonic::body::Body>| {
             let mut sender = sender.clone();
-            request.headers_mut().insert(USER_AGENT, USER.clone());
+            request.headers_mut().insert(USER_AGENT, Purpose::Probe.user_agent());
             async move { sender.send_request(request).await }
         });
         let mut client = HealthClient::with_origin(service_fn, origin);
