@@ -57,7 +57,8 @@ pub enum Stage {
     Queued(Instant),
     Running {
         due: Instant,
-        abort: AbortHandle,
+        /// Of the run's task; `None` during the first poll, for which there is no task.
+        abort: Option<AbortHandle>,
     },
     /// The run that was due then changed the result, which is being saved.
     Settling(Instant),

@@ -1,11 +1,13 @@
 //! Runs the probes of all containers.
 //!
 //! ```text
-//! watch ─► timer (due, probe) ─► lane of its handler ─► run, a task of its own ─► state ─► sink
-//!            ▲                    bounded, first due      reports once however      │
-//!            │                    first begun             it ends                   │
+//! watch ─► timer (due, probe) ─► lane of its handler ─► run: polled once, ─────► state ─► sink
+//!            ▲                    bounded, first due      then a task that          │
+//!            │                    first begun             reports once              │
 //!            └────────── the next point of its grid ◄───────────────────────────────┘
 //! ```
+//!
+//! A run that ends in its first poll, as a connection to a pod of this node, needs no task, timer or message.
 //!
 //! All of it runs on one thread, [`thread`], and probes that are due within ten milliseconds begin together:
 //! a thousand probes a second wake it a hundred times, and no run is handed from one CPU to another.

@@ -45,6 +45,13 @@ pub struct Left {
     containers: Vec<Container>,
 }
 
+/// What the engine's task has to do next.
+pub enum Next {
+    Run(Run),
+    /// Wait until then, or for a message.
+    At(Option<Instant>),
+}
+
 /// The calls to make to a sink after the lock is released.
 pub struct Effect {
     pub id: Id,
@@ -158,15 +165,15 @@ impl State {
                 Stage::Idle => {}
                 Stage::Due(at) => drop(self.timer.remove(&(at, id))),
                 Stage::Queued(due) => self.lanes.of(handler).leave(due, id),
-                Stage::Running { abort, .. } => left.aborts.push(abort),
+                Stage::Running { abort, .. } => left.aborts.extend(abort),
                 settling @ Stage::Settling(_) => *stage = settling,
             }
         }
     }
 
-    /// Puts due probes into their lanes and begins those below the lane's limit. Returns when the next probe
-    /// is due.
-    pub fn begin_due(&mut self, now: Instant, start: impl Fn(Run) -> AbortHandle) -> Option<Instant> {
+    /// Puts due probes into their lanes. Returns the next run to begin, of a lane below its limit, or when
+    /// the next probe is due.
+    pub fn next(&mut self, now: Instant) -> Next {
         while let Some(&(due, id)) = self.timer.first().filter(|(at, _)| *at <= now) {
             self.timer.pop_first();
             let Some((container, index)) = find(&mut self.containers, id) else { continue };
@@ -175,11 +182,20 @@ impl State {
         }
         while let Some((due, id)) = self.lanes.next() {
             let Some((container, index)) = find(&mut self.containers, id) else { continue };
+            container.probe_mut(id.kind).stage = Stage::Running { due, abort: None };
             let (target, specs) = (container.target.clone(), container.specs.clone());
-            let abort = start(Run { id, target, specs, index });
-            container.probe_mut(id.kind).stage = Stage::Running { due, abort };
+            return Next::Run(Run { id, target, specs, index });
         }
-        self.timer.first().map(|&(at, _)| at)
+        Next::At(self.timer.first().map(|&(at, _)| at))
+    }
+
+    /// The run continues in a task. Returns its handle if the probe was stopped in the meantime.
+    pub fn continues(&mut self, id: Id, task: AbortHandle) -> Option<AbortHandle> {
+        let container = self.containers.get_mut(&id.container);
+        match container.map(|container| &mut container.probe_mut(id.kind).stage) {
+            Some(Stage::Running { abort, .. }) => abort.replace(task),
+            _ => Some(task),
+        }
     }
 
     /// Processes the end of a run. Returns the calls to make to the sink.
@@ -263,17 +279,18 @@ fn find(containers: &mut HashMap<u64, Container>, id: Id) -> Option<(&mut Contai
 
 /// Applies the result of a run to the container.
 fn take(container: &mut Container, id: Id, run_result: RunResult) -> Option<Effect> {
-    let spec = container.specs.get(container.index(id.kind)?)?.clone();
+    let specs = container.specs.clone();
+    let spec = specs.get(container.index(id.kind)?)?;
     let sink = container.watch.as_ref()?.sink.clone();
     let mut before = container.probe(id.kind).before;
     let mut keep = None;
     let events = match &run_result.answer {
-        Err(error) => events::of_error(&spec, error, &mut before),
+        Err(error) => events::of_error(spec, error, &mut before),
         Ok(answer) => {
             let probe_state = container.memory.of_mut(id.kind);
             let was = *probe_state;
-            let to = rules::take(&spec, probe_state, answer.outcome.verdict());
-            let events = events::of_answer(&spec, probe_state, to, answer, &mut before);
+            let to = rules::take(spec, probe_state, answer.outcome.verdict());
+            let events = events::of_answer(spec, probe_state, to, answer, &mut before);
             if rules::differs(&was, probe_state) {
                 let output = || answer.output.clone();
                 let change = to.map(|to| Change { kind: id.kind, from: was.result, to, output: output() });

@@ -1,21 +1,24 @@
 //! The engine's task: begins due runs, processes ended ones, and calls sinks.
 
 use parking_lot::{Mutex, MutexGuard};
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
-use super::run::{self, Ended, words};
-use super::state::{Effect, Id, State};
+use super::run::{self, Begun, Ended, words};
+use super::state::{Effect, Id, Next, State};
 use crate::probes::Prober;
 use nodewarden_manifest::HandlerKind;
 
-/// Maximum number of messages processed before due probes are begun.
+/// Maximum number of messages processed before due probes are begun, and of probes begun before messages are
+/// processed.
 const BATCH: usize = 64;
 
 /// A message to the task.
@@ -27,6 +30,14 @@ pub enum Message {
     Late(HandlerKind),
     /// The change of this probe's result was saved and published.
     Settled(Id),
+}
+
+/// What the task waits for after it has begun runs.
+enum Wait {
+    /// More runs are due: only until the other tasks had their turn.
+    Yield,
+    /// A message, or the time when the next run is due.
+    Until(Option<Instant>),
 }
 
 /// Shared by the task and the handles.
@@ -45,9 +56,24 @@ impl Shared {
         self.state.lock()
     }
 
-    fn begin_due(&self) -> Option<Instant> {
-        let start = |run| run::begin(run, self.prober.clone(), self.sender.clone());
-        self.state().begin_due(Instant::now(), start)
+    /// Begins due runs, at most [`BATCH`].
+    fn begin_due(&self) -> Wait {
+        for _ in 0..BATCH {
+            // The lock is taken for each run, so that none begins after its probe was stopped.
+            let run = match self.state().next(Instant::now()) {
+                Next::Run(run) => run,
+                Next::At(at) => return Wait::Until(at),
+            };
+            let id = run.id;
+            match run::begin(run, self.prober.clone(), &self.sender) {
+                Begun::Ended(ended) => self.take(Message::Ended(ended)),
+                Begun::Running(task) => {
+                    let stopped = self.state().continues(id, task);
+                    stopped.iter().for_each(AbortHandle::abort);
+                }
+            }
+        }
+        Wait::Yield
     }
 
     fn take(&self, message: Message) {
@@ -102,15 +128,20 @@ pub async fn run(shared: Arc<Shared>, mut inbox: UnboundedReceiver<Message>) {
     tokio::pin!(sleep);
     let mut batch = Vec::with_capacity(BATCH);
     loop {
-        let next = shared.begin_due();
-        if let Some(at) = next
+        let wait = shared.begin_due();
+        if let Wait::Until(Some(at)) = wait
             && at != sleep.deadline()
         {
             sleep.as_mut().reset(at);
         }
-        tokio::select! {
-            _ = inbox.recv_many(&mut batch, BATCH) => {}
-            () = &mut sleep, if next.is_some() => {}
+        if let Wait::Yield = wait {
+            yield_now().await;
+            batch.extend(iter::from_fn(|| inbox.try_recv().ok()).take(BATCH));
+        } else {
+            tokio::select! {
+                _ = inbox.recv_many(&mut batch, BATCH) => {}
+                () = &mut sleep, if matches!(wait, Wait::Until(Some(_))) => {}
+            }
         }
         batch.drain(..).for_each(|message| shared.take(message));
     }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod ends;
+mod first_poll;
 mod histories;
 mod results;
 mod schedule;
