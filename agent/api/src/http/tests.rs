@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::*;
-use nodewarden_metrics::{fixture, parsed};
+use nodewarden_metrics::{exposition, fixture, parsed};
 use nodewarden_model::{Snapshot, Status};
 use nodewarden_storage::journal::{Journal, Limits};
 
@@ -201,7 +201,7 @@ fn one_place() -> App {
 async fn a_client_that_leaves_frees_its_place() {
     let app = one_place();
     let response = scrape::text(&app, Endpoint::Own, || {
-        |out: &mut nodewarden_metrics::exposition::Exposition<'_>| {
+        |out: &mut exposition::Exposition<'_>| {
             (0..1_000).for_each(|_| out.raw(&[b'\n'; 10_000]));
         }
     })
@@ -212,12 +212,30 @@ async fn a_client_that_leaves_frees_its_place() {
     drop(free.expect("in time").unwrap());
 }
 
+/// The same of a document, which is written while it is read.
+#[tokio::test]
+async fn a_document_keeps_its_place_until_it_is_read_or_dropped() {
+    let app = one_place();
+    let document = || cadvisor::Document::new(Arc::new(fixture::snapshot(500)));
+    let ask = || scrape::document(&app, Endpoint::Cadvisor, document);
+    let response = ask().await;
+    assert_eq!(app.scrapes.available_permits(), 0);
+    drop(response);
+    assert_eq!(app.scrapes.available_permits(), 1);
+
+    let body = axum::body::to_bytes(ask().await.into_body(), usize::MAX).await.unwrap();
+    let whole = exposition::to_vec(|out| cadvisor::write(out, &fixture::snapshot(500)));
+    assert!(body == whole, "{} bytes, not {}", body.len(), whole.len());
+    assert!(whole.len() > 10 * exposition::CHUNK_BYTES, "several chunks, and pauses between them");
+    assert_eq!(app.scrapes.available_permits(), 1);
+}
+
 /// A response whose writing fails after some chunks must not look complete.
 #[tokio::test]
 async fn a_failed_response_aborts_the_connection() {
     let app = one_place();
     let response = scrape::text(&app, Endpoint::Own, || {
-        |out: &mut nodewarden_metrics::exposition::Exposition<'_>| {
+        |out: &mut exposition::Exposition<'_>| {
             out.raw(&[b'\n'; 200_000]);
             panic!("half way")
         }

@@ -24,6 +24,22 @@ fn app(snapshot: &mut Snapshot) -> &mut nodewarden_model::GroupView {
 }
 
 #[test]
+fn the_pieces_of_a_document_are_the_whole() {
+    let snapshot = fixture::snapshot(3);
+    let (mut document, mut all, mut pieces) = (Document::new(Arc::new(snapshot.clone())), Vec::new(), 0);
+    loop {
+        let before = all.len();
+        if !document.write_next(&mut all) {
+            break;
+        }
+        assert!(all.len() == before || all.ends_with(b"\n"), "a piece ends with a line");
+        pieces += 1;
+    }
+    assert!(pieces > 10, "{pieces}");
+    assert_eq!(String::from_utf8(all).unwrap(), text(&snapshot));
+}
+
+#[test]
 fn samples_have_the_expected_values_units_and_times() {
     let mut snapshot = fixture::snapshot(1);
     let path = app(&mut snapshot).path.to_string();
