@@ -228,7 +228,7 @@ mod tests {
         peer.read_exact(&mut [0; 3]).unwrap();
         peer.write_all(b"answer").unwrap();
         let mut read = [0; 6];
-        timeout(LIMIT, stream.read_exact(&mut read)).await.expect("nobody wakes the reader").unwrap();
+        timeout(LIMIT, stream.read_exact(&mut read)).await.expect("the reader is not woken").unwrap();
         assert_eq!((&read, is_registered(&stream)), (b"answer", false));
         drop(peer);
         assert_eq!(stream.read(&mut read).await.unwrap(), 0);
@@ -273,7 +273,7 @@ mod tests {
         let mut writing = Box::pin(stream.write_all(&bytes));
         assert!((&mut writing).now_or_never().is_none(), "the buffers have room for everything");
         let reading = std::thread::spawn(move || peer.read_exact(&mut vec![0; SIZE]));
-        timeout(LIMIT, writing).await.expect("nobody wakes the writer").unwrap();
+        timeout(LIMIT, writing).await.expect("the writer is not woken").unwrap();
         reading.join().unwrap().unwrap();
         assert!(is_registered(&stream));
     }
