@@ -30,6 +30,7 @@ mod read;
 mod reclaim;
 mod ring;
 mod slots;
+mod usage;
 
 /// The kernel allows some of the helpers used here to GPL-compatible programs only.
 #[unsafe(link_section = "license")]

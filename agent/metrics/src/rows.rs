@@ -138,7 +138,7 @@ impl Rows {
 
 /// The machine's usage, for the root.
 fn machine_of<'a>(group: &GroupView, snapshot: &'a Snapshot) -> Option<&'a Usage> {
-    (*group.identity == Identity::Root).then_some(&snapshot.machine.usage)
+    matches!(*group.identity, Identity::Root).then_some(&snapshot.machine.usage)
 }
 
 /// Milliseconds since 1970; `None` for an earlier time.

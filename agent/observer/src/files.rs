@@ -2,11 +2,13 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use super::packed::KeptUsage;
 use super::registry::Group;
+use super::usages::{ReadUsages, Usages};
 use nodewarden_machine::cgroup::{
-    Activity, Asked, Budget, GroupReader, Layout, MachineReader, ReaderFiles, Sums,
+    Activity, Asked, Budget, GroupReader, KnownUsage, Layout, MachineReader, ReaderFiles, Sums,
 };
 use nodewarden_model::{Identity, Usage};
 
@@ -19,6 +21,8 @@ const MOST: u64 = 16_384;
 pub struct Files {
     pub(crate) groups: GroupFiles,
     pub(crate) machine: MachineReader,
+    /// Reads some figures of all cgroups at once, where the kernel can do that.
+    pub(crate) usages: Option<Usages>,
 }
 
 /// Reads the files of cgroups.
@@ -30,25 +34,33 @@ pub(crate) struct GroupFiles {
 
 impl Files {
     /// Raises the process's limit of open files to the hard limit.
-    pub fn new(layout: Layout, node_name: Option<String>) -> Self {
+    pub fn new(layout: Layout, node_name: Option<String>, usages: Option<Usages>) -> Self {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let all = ReaderFiles::new(&layout, &budget);
         let machine = MachineReader::new(&layout, node_name, &all);
-        Self { groups: GroupFiles { layout, all, devices: Devices::default() }, machine }
+        Self { groups: GroupFiles { layout, all, devices: Devices::default() }, machine, usages }
     }
 }
 
 impl GroupFiles {
     /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
-    /// read keeps its value. What is below a pod has to follow it.
-    pub(crate) fn read<'w>(&self, work: impl Iterator<Item = Work<'w>>, asked: Asked) {
+    /// read keeps its value. What is below a pod has to follow it. `usages`: what the kernel programs read of
+    /// all groups.
+    pub(crate) fn read<'w>(
+        &self,
+        work: impl Iterator<Item = Work<'w>>,
+        asked: Asked,
+        usages: Option<&ReadUsages>,
+    ) {
         let mut buffer = Vec::with_capacity(8192);
         let mut pod = None;
-        for Work { group, idle, usage: kept, reader, shown } in work {
+        for Work { group, idle, usage: kept, reader, pids_cgroup, shown } in work {
             let mut usage = kept.get();
             let activity = activity(group, idle, &usage, pod.as_ref());
             let reader = reader_of(&self.all, group, reader);
-            let has_changed = reader.read(&self.layout, asked, activity, &mut usage, &mut buffer);
+            let known = usages.filter(|_| idle).map(|usages| usages.of(group, pids_cgroup));
+            let known = known.unwrap_or_default();
+            let has_changed = reader.read(&self.layout, asked, activity, known, &mut usage, &mut buffer);
             if asked == Asked::Now && matches!(*group.identity, Identity::Pod { .. }) {
                 let sums = reader.sums(&usage).filter(|_| idle);
                 pod = sums.map(|(sums, same)| IdlePod { path: &group.path, sums, same });
@@ -70,7 +82,8 @@ impl GroupFiles {
         let Work { group, reader, usage: kept, .. } = work;
         let mut usage = kept.get();
         let reader = reader_of(&self.all, group, reader);
-        if reader.read(&self.layout, Asked::Later, Activity::Ran, &mut usage, buffer) {
+        let (asked, known) = (Asked::Later, KnownUsage::default());
+        if reader.read(&self.layout, asked, Activity::Ran, known, &mut usage, buffer) {
             self.devices.name(&mut usage);
             kept.set(&mut usage);
         }
@@ -86,6 +99,8 @@ pub(crate) struct Work<'a> {
     pub usage: &'a mut KeptUsage,
     /// The reader of its files, kept from one reading to the next; made by the first one.
     pub reader: &'a mut Option<Box<GroupReader>>,
+    /// Its id in the pids controller's own hierarchy, see [`ReadUsages::of`].
+    pub pids_cgroup: &'a mut Option<NonZeroU64>,
     /// Where a client wants to have the reading.
     pub shown: Option<&'a mut Usage>,
 }

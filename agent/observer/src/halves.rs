@@ -1,40 +1,62 @@
 //! Work on all cgroups in two threads, for a client that waits.
 
+use std::sync::OnceLock;
+use std::sync::mpsc;
+
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use nodewarden_model::Identity;
 
-/// Number of cgroups from which on a second thread is started.
-const SPLIT: usize = 100;
+/// Number of cgroups from which on a second thread is started. With fewer, the work is done before another CPU
+/// has begun with its part.
+const SPLIT: usize = 1000;
 
-/// Calls `one` for all of `all`, or for each half of it at the same time, and `last` after the first half,
-/// whose result is returned. Neither half is empty, and none begins within a pod. `identity` is that of a
-/// cgroup; they are ordered by path.
-pub(crate) fn in_halves<T: Send, R>(
-    all: &mut [T],
-    identity: impl Fn(&T) -> &Identity,
-    one: impl Fn(&mut [T]) + Sync,
-    last: impl FnOnce() -> R,
-) -> R {
-    if all.len() < SPLIT {
-        one(all);
-        return last();
+/// Whether work on so many cgroups is to be done in two threads.
+pub(crate) fn is_to_split(cgroups: usize) -> bool {
+    cgroups >= SPLIT
+}
+
+/// Does work that a client waits for, on this thread and, if `is_split`, on a second one. The second one begins
+/// with `before`, while `prepare` returns the two halves of the work on this one. Then `each` is called for
+/// both at the same time, with the result of `before`, and at last `after` on this thread, whose result is
+/// returned.
+pub(crate) fn in_halves<S, W, R>(
+    is_split: bool,
+    before: impl FnOnce() -> S + Send,
+    prepare: impl FnOnce() -> [W; 2],
+    each: impl Fn(&S, W) + Sync,
+    after: impl FnOnce() -> R,
+) -> R
+where
+    S: Send + Sync,
+    W: Send,
+{
+    let shared = OnceLock::new();
+    if !is_split {
+        let shared = shared.get_or_init(before);
+        prepare().into_iter().for_each(|half| each(shared, half));
+        return after();
     }
-    let (left, right) = all.split_at_mut(middle(all, identity));
+    let (shared, each) = (&shared, &each);
     std::thread::scope(|scope| {
         let elsewhere = another_cpu();
-        let one = &one;
+        let (hand_over, taken) = mpsc::channel();
         let other = scope.spawn(move || {
             if let Some(cpus) = elsewhere {
                 // If this fails, the two threads may share a CPU.
                 let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
             }
-            one(right);
+            let shared = shared.get_or_init(before);
+            if let Ok(half) = taken.recv() {
+                each(shared, half);
+            }
         });
-        one(left);
-        // The other thread began a moment later.
-        let result = last();
+        let [left, right] = prepare();
         // What a thread that panicked has not done stays as it was.
+        if hand_over.send(right).is_ok() {
+            each(shared.wait(), left);
+        }
+        let result = after();
         let _ = other.join();
         result
     })
@@ -42,7 +64,7 @@ pub(crate) fn in_halves<T: Send, R>(
 
 /// Where the work is divided: in the middle, but not between a pod and what is below it, which is read after
 /// it.
-fn middle<T>(all: &[T], identity: impl Fn(&T) -> &Identity) -> usize {
+pub(crate) fn middle<T>(all: &[T], identity: impl Fn(&T) -> &Identity) -> usize {
     let in_pod = |one: &&T| matches!(identity(one), Identity::Container { .. } | Identity::Nested { .. });
     let half = all.len() / 2;
     half + all[half..].iter().take_while(in_pod).count()
@@ -75,12 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn each_is_worked_on_once() {
-        for count in [0, 1, SPLIT - 1, SPLIT, SPLIT + 1, 1001] {
-            let mut all = vec![0; count];
-            let one = |half: &mut [i32]| half.iter_mut().for_each(|one| *one += 1);
-            assert_eq!(in_halves(&mut all, |_| &Identity::Other, one, || 7), 7);
-            assert!(all.into_iter().all(|times| times == 1), "{count}");
+    fn each_half_is_worked_on_once() {
+        for is_split in [true, false] {
+            let mut all = vec![0; 1001];
+            let (left, right) = all.split_at_mut(400);
+            let prepare = || [left, right];
+            let each = |shared: &i32, half: &mut [i32]| half.iter_mut().for_each(|one| *one += shared);
+            assert_eq!(in_halves(is_split, || 3, prepare, each, || 7), 7);
+            assert!(all.into_iter().all(|sum| sum == 3));
         }
     }
 }

@@ -26,6 +26,7 @@ mod remembered;
 pub mod sampler;
 pub mod tree;
 mod upkeep_request;
+mod usages;
 pub mod write_notices;
 
 pub use observation::{Observation, ObservationError};

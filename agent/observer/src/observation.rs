@@ -16,6 +16,7 @@ use crate::observer::{Facts, Observer, OnPressure};
 use crate::registry::Registry;
 use crate::sampler::Sampler;
 use crate::tree;
+use crate::usages::Usages;
 use crate::write_notices::WriteNotices;
 use nodewarden_config::{Config, Enforcement, Mode};
 use nodewarden_machine::cgroup::{CgroupError, Layout};
@@ -69,7 +70,9 @@ impl Observation {
         let pool = loaded.as_mut().map(|loaded| &mut loaded.pool);
         let walked =
             tree::reconcile(&hierarchies, &registry, pool, MonotonicClock::now(), false, &HashSet::new());
+        let mut usages = None;
         if let Some(loaded) = &mut loaded {
+            usages = Usages::prepare(&mut loaded.kernel, &layout, &spaces);
             loaded.kernel.attach();
         }
         let topics = loaded.as_ref().map_or(topics_off, |loaded| loaded.kernel.topics());
@@ -78,7 +81,7 @@ impl Observation {
         let notices = write_notices(&mut facts, to.clone());
         facts.sees_limit_writes = facts.is_on(Topic::LimitWrites) || notices.is_some();
         let names = Names::new(config.runtime_endpoint.as_ref(), config.pods.runtime_request_timeout);
-        let files = Files::new(layout, config.node_name.clone());
+        let files = Files::new(layout, config.node_name.clone(), usages);
         let (kernel, counters, ring) = match loaded {
             Some(Loaded { kernel, cells, pool, ring, neighbours }) => {
                 let on = topics_on(&facts.topics);

@@ -33,7 +33,7 @@ impl Reading<'_> {
     /// What is to be done for its files; `None` if it was removed.
     pub fn work(&mut self) -> Option<Work<'_>> {
         let Self { group, own, view, is_idle } = self;
-        let Remembered { usage, reader, .. } = &mut **own;
+        let Remembered { usage, reader, pids_cgroup, .. } = &mut **own;
         let shown = view.as_mut().map(|view| &mut view.usage);
         if group.removed.is_some() {
             *reader = None;
@@ -42,6 +42,6 @@ impl Reading<'_> {
             }
             return None;
         }
-        Some(Work { group, idle: *is_idle, usage, reader, shown })
+        Some(Work { group, idle: *is_idle, usage, reader, pids_cgroup, shown })
     }
 }

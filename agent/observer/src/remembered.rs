@@ -1,5 +1,7 @@
 //! What is known of a cgroup between two readings.
 
+use std::num::NonZeroU64;
+
 use nodewarden_cri::Named;
 use nodewarden_machine::cgroup::GroupReader;
 
@@ -17,6 +19,9 @@ pub(crate) struct Remembered {
     pub usage: KeptUsage,
     /// Of its files; `None` before they were read and after the cgroup was removed.
     pub reader: Option<Box<GroupReader>>,
+    /// Its id in the pids controller's hierarchy, if that is not the memory controller's too; `None` before it
+    /// was looked up.
+    pub pids_cgroup: Option<NonZeroU64>,
     /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
     pub ran: bool,
     /// The cgroup's identity with its names, once all are known.
@@ -42,6 +47,6 @@ mod tests {
 
     #[test]
     fn a_reading_takes_little_memory() {
-        assert!(size_of::<Remembered>() <= 96, "{}", size_of::<Remembered>());
+        assert!(size_of::<Remembered>() <= 104, "{}", size_of::<Remembered>());
     }
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, SystemTime};
 use nodewarden_ebpf_abi::{EARLIER, NODE, UNTRACKED, WaitKey};
 use tracing::warn;
 
+use super::counted::Counted;
 use super::counters;
-use super::files::{Files, Work};
-use super::halves::in_halves;
+use super::files::{Files, GroupFiles, Work};
+use super::halves::{in_halves, is_to_split, middle};
 use super::idle::WithParents;
 use super::kernel_side::KernelSide;
 use super::names::Names;
@@ -19,9 +20,10 @@ use super::neighbours;
 use super::reading::Reading;
 use super::registry::{Group, Place, Registry};
 use super::remembered::Remembered;
+use super::usages::{ReadUsages, Usages};
 use nodewarden_machine::cgroup::{Asked, identify};
 use nodewarden_machine::ebpf::MonotonicClock;
-use nodewarden_model::{GroupView, KernelCounters, Machine, NeighbourWait, Snapshot, Topic, Usage};
+use nodewarden_model::{GroupView, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -69,6 +71,8 @@ impl Sampler {
         let waits = self.waits(registry, &groups, names);
         let none: Arc<[NeighbourWait]> = Arc::default();
         self.enter(&groups);
+        let Self { kernel, files: Files { groups: files, machine, usages }, remembered, .. } = self;
+        let kernel = kernel.as_ref();
         let view = |(group, own): (&Group, &mut Box<Remembered>)| GroupView {
             path: group.path.clone(),
             identity: names.name_again(&group.identity, &mut own.named),
@@ -78,9 +82,24 @@ impl Sampler {
             kernel: KernelCounters::default(),
             waits: waits.get(&group.path).unwrap_or(&none).clone(),
         };
-        let mut views: Vec<GroupView> = groups.iter().zip(self.remembered.values_mut()).map(view).collect();
-        let machine = self.read(&groups, Some(&mut views));
-        Snapshot { time, machine: machine.unwrap_or_default(), groups: views }
+        let mut views = Vec::new();
+        let (all, shown) = (&groups, &mut views);
+        let prepare = move || {
+            let (remembered, shown) = (remembered, shown);
+            shown.extend(all.iter().zip(remembered.values_mut()).map(view));
+            let (mut all, counted) = begin(kernel, all, remembered, Some(shown));
+            let right = all.split_off(middle(&all, |one| &one.group.identity));
+            let counted = Arc::new(counted);
+            [(all, counted.clone()), (right, counted)]
+        };
+        let machine = in_halves(
+            is_to_split(groups.len()),
+            || usages.as_mut().and_then(Usages::read),
+            prepare,
+            |usages, (mut some, counted)| update(&mut some, (*counted).as_ref(), files, usages.as_ref()),
+            || machine.read(&mut Vec::new()),
+        );
+        Snapshot { time, machine, groups: views }
     }
 
     /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
@@ -98,7 +117,10 @@ impl Sampler {
             _ => {
                 let groups = groups(registry);
                 self.enter(&groups);
-                self.read(&groups, None);
+                let Self { kernel, files, remembered, .. } = self;
+                let (mut all, counted) = begin(kernel.as_ref(), &groups, remembered, None);
+                // No client waits, so no second CPU is woken for it.
+                update(&mut all, counted.as_ref(), &files.groups, None);
                 self.all_read_ns = now;
                 groups
             }
@@ -153,42 +175,6 @@ impl Sampler {
         neighbours::by_container(&pairs, path_of, named)
     }
 
-    /// Updates the readings of `groups`, which were entered. For a client `views` are those of the groups,
-    /// which get the readings, and the machine is read too.
-    fn read(&mut self, groups: &[Group], views: Option<&mut [GroupView]>) -> Option<Machine> {
-        let asked = if views.is_some() { Asked::Now } else { Asked::Later };
-        let Self { kernel, files, remembered, .. } = self;
-        // As many as there are groups.
-        let mut shown = views.into_iter().flatten();
-        let both = groups.iter().zip(remembered.values_mut());
-        let mut all: Vec<Reading<'_>> =
-            both.map(|(group, own)| Reading { group, own, view: shown.next(), is_idle: false }).collect();
-        let counted = kernel.as_ref().map(|kernel| kernel.count(&mut all));
-        let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
-        let ran = all.iter().filter(|one| one.own.ran || removed_since(one.group, since));
-        let mut ran = WithParents::of(ran.map(|one| &*one.group.path));
-        // A reading that no client waits for looks at the CPU time itself.
-        let is_idle = |path: &str| asked == Asked::Now && !ran.has_next(path);
-        let idle: Vec<bool> = groups.iter().map(|group| &*group.path).map(is_idle).collect();
-        all.iter_mut().zip(idle).for_each(|(one, is_idle)| one.is_idle = is_idle);
-        let one = |some: &mut [Reading<'_>]| {
-            some.iter_mut().for_each(|one| one.take_counters(counted.as_ref()));
-            files.groups.read(some.iter_mut().filter_map(Reading::work), asked);
-        };
-        let machine = &mut files.machine;
-        match asked {
-            Asked::Now => {
-                let machine = || machine.read(&mut Vec::new());
-                Some(in_halves(&mut all, |one| &one.group.identity, one, machine))
-            }
-            // No client waits, so no second CPU is woken for it.
-            Asked::Later => {
-                one(&mut all);
-                None
-            }
-        }
-    }
-
     /// Makes `groups`, which are ordered by path, the cgroups that are remembered, and begins a reading of
     /// them. Then both have the same paths in the same order.
     fn enter(&mut self, groups: &[Group]) {
@@ -240,10 +226,9 @@ impl Sampler {
         let mut buffer = Vec::with_capacity(8192);
         for group in groups.iter().filter(|group| group.removed.is_none()) {
             if let Some(own) = self.remembered.get_mut(&group.path) {
-                let Remembered { usage, reader, .. } = &mut **own;
-                self.files
-                    .groups
-                    .read_one(Work { group, idle: false, usage, reader, shown: None }, &mut buffer);
+                let Remembered { usage, reader, pids_cgroup, .. } = &mut **own;
+                let work = Work { group, idle: false, usage, reader, pids_cgroup, shown: None };
+                self.files.groups.read_one(work, &mut buffer);
             }
         }
     }
@@ -312,6 +297,43 @@ impl Sampler {
         }
         Topic::ALL.into_iter().map(|topic| (topic.spec().events)(&counters)).sum()
     }
+}
+
+/// Begins a reading of `groups`, which were entered: reads the counters by which it is known where something
+/// ran. For a client `views` are those of the groups, which get the readings.
+fn begin<'a>(
+    kernel: Option<&'a KernelSide>,
+    groups: &'a [Group],
+    remembered: &'a mut BTreeMap<Arc<str>, Box<Remembered>>,
+    views: Option<&'a mut Vec<GroupView>>,
+) -> (Vec<Reading<'a>>, Option<Counted<'a>>) {
+    let is_for_client = views.is_some();
+    // As many as there are groups.
+    let mut shown = views.into_iter().flatten();
+    let both = groups.iter().zip(remembered.values_mut());
+    let mut all: Vec<Reading<'_>> =
+        both.map(|(group, own)| Reading { group, own, view: shown.next(), is_idle: false }).collect();
+    let counted = kernel.map(|kernel| kernel.count(&mut all));
+    let since = MonotonicClock::now_ns().saturating_sub(RECENTLY.as_nanos() as u64);
+    let ran = all.iter().filter(|one| one.own.ran || removed_since(one.group, since));
+    let mut ran = WithParents::of(ran.map(|one| &*one.group.path));
+    // A reading that no client waits for looks at the CPU time itself.
+    let is_idle = |path: &str| is_for_client && !ran.has_next(path);
+    let idle: Vec<bool> = groups.iter().map(|group| &*group.path).map(is_idle).collect();
+    all.iter_mut().zip(idle).for_each(|(one, is_idle)| one.is_idle = is_idle);
+    (all, counted)
+}
+
+/// Updates the readings of some cgroups.
+fn update(
+    some: &mut [Reading<'_>],
+    counted: Option<&Counted<'_>>,
+    files: &GroupFiles,
+    usages: Option<&ReadUsages>,
+) {
+    some.iter_mut().for_each(|one| one.take_counters(counted));
+    let asked = if some.iter().any(|one| one.view.is_some()) { Asked::Now } else { Asked::Later };
+    files.read(some.iter_mut().filter_map(Reading::work), asked, usages);
 }
 
 /// Whether the cgroup was removed from a hierarchy since a time (CLOCK_MONOTONIC): what it used last is

@@ -12,6 +12,7 @@ mod exclusive_cpus;
 mod neighbours;
 mod records;
 mod topics;
+mod usage;
 
 pub use cells::{Cell, CellArray, CellReader, Index, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT};
 pub use devices::{
@@ -29,6 +30,7 @@ pub use neighbours::{
 };
 pub use records::{COMMAND_LEN, Header};
 pub use topics::*;
+pub use usage::{GroupUsage, NOT_COUNTED};
 
 /// Largest number of spaces, which are hierarchies that something is counted in: those of the memory, cpu and
 /// io controllers, and the unified one.

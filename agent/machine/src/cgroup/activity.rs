@@ -25,6 +25,40 @@ impl Activity {
     }
 }
 
+/// What the kernel programs read of a cgroup for this reading (see `ebpf::GroupUsages`), so that the files
+/// with the same figures need not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownUsage {
+    /// Bytes of memory in use.
+    pub memory_bytes: Option<u64>,
+    /// Threads and processes that wait to be reaped.
+    pub threads: Option<u64>,
+}
+
+/// A figure of [`KnownUsage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// The memory in use.
+    Memory,
+    /// The threads.
+    Threads,
+}
+
+impl KnownUsage {
+    /// Puts a figure into a reading. Returns false if it is not known, or if the reading has no such part.
+    pub fn put(&self, figure: Known, usage: &mut Usage) -> bool {
+        let (to, known) = match figure {
+            Known::Memory => (usage.memory.as_mut().map(|memory| &mut memory.usage_bytes), self.memory_bytes),
+            Known::Threads => {
+                (usage.processes.as_mut().map(|processes| &mut processes.threads), self.threads)
+            }
+        };
+        let Some((to, known)) = to.zip(known) else { return false };
+        *to = known;
+        true
+    }
+}
+
 /// What may differ although nothing has run, as a cgroup's files count it with everything below it. The
 /// kernel adds each change to all cgroups above at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +103,18 @@ mod tests {
             io: vec![IoUsage { writes, ..IoUsage::default() }],
             ..Usage::default()
         }
+    }
+
+    #[test]
+    fn a_figure_that_is_not_known_leaves_the_reading_as_it_is() {
+        let known = KnownUsage { memory_bytes: Some(7), threads: None };
+        let mut read = usage(9, 2, 1);
+        assert!(known.put(Known::Memory, &mut read) && !known.put(Known::Threads, &mut read));
+        assert_eq!(read, usage(7, 2, 1));
+        let known = KnownUsage { threads: Some(3), ..known };
+        let mut none = Usage::default();
+        assert!(!known.put(Known::Memory, &mut none) && !known.put(Known::Threads, &mut none));
+        assert_eq!(none, Usage::default());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Controller;
+use super::activity::Known;
 use nodewarden_model::Usage;
 
 /// When a file may differ although no task of the cgroup has run since the last reading.
@@ -40,13 +41,23 @@ pub struct Spec {
     pub has_cpu_time: bool,
     /// When it may differ although nothing has run.
     pub alone: Alone,
+    /// The figure that is all it contains, if the kernel programs may know it.
+    pub known: Option<Known>,
 }
 
 impl Spec {
     /// A file with counters: read at every reading, on the hierarchy of `controller`.
     pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
         let alone = Alone::WithMemory;
-        Self { controller: Some(controller), name, parse, hot: |_| true, has_cpu_time: false, alone }
+        Self {
+            controller: Some(controller),
+            name,
+            parse,
+            hot: |_| true,
+            has_cpu_time: false,
+            alone,
+            known: None,
+        }
     }
 
     /// A file with counts that is read only from time to time, if something has run or changed since.
@@ -67,6 +78,11 @@ impl Spec {
     /// Marks a file that may differ at any time.
     pub const fn alone(self) -> Self {
         Self { alone: Alone::Always, ..self }
+    }
+
+    /// Marks a file that contains only a figure that the kernel programs may know.
+    pub const fn known(self, figure: Known) -> Self {
+        Self { known: Some(figure), ..self }
     }
 
     /// Marks the file as the one with the used CPU time.

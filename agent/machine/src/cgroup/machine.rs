@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::statvfs::statvfs;
 use procfs::{Current, CurrentSI};
 
-use super::{Activity, Asked, GroupReader, Layout, ReaderFiles, workloads};
+use super::{Activity, Asked, GroupReader, KnownUsage, Layout, ReaderFiles, workloads};
 use crate::os_release::pretty_name;
 use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Pressure, PressureLine, Usage};
 
@@ -50,7 +50,14 @@ impl MachineReader {
     /// Reads the figures that change.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
-        self.root.read(&self.layout, Asked::Now, Activity::Ran, &mut self.usage, buffer);
+        self.root.read(
+            &self.layout,
+            Asked::Now,
+            Activity::Ran,
+            KnownUsage::default(),
+            &mut self.usage,
+            buffer,
+        );
         machine.usage = self.usage.clone();
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;

@@ -34,7 +34,7 @@ mod v2;
 mod walk;
 mod workloads;
 
-pub use activity::{Activity, Sums};
+pub use activity::{Activity, KnownUsage, Sums};
 pub use controller::{Controller, Version};
 pub use error::CgroupError;
 pub use files::Budget;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::activity::{Activity, Sums};
+use super::activity::{Activity, KnownUsage, Sums};
 use super::files::{Alone, Budget, CachedFiles, Keep, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, limit_changes, v1, v2};
@@ -136,14 +136,16 @@ impl GroupReader {
     /// files that are read only from time to time are not changed. `layout` is that of [`ReaderFiles::new`].
     /// Where no task has run the files are read that may differ all the same, none if the pod's sums show
     /// that they don't; limits and memory every minute, or every 15 s if something has run since they were
-    /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Then only those that
-    /// are read every time are kept open, below a pod in which nothing has run none. Returns whether more
-    /// than the time of `last` was changed.
+    /// read or a limit was changed ([`limit_changes`]); all files every five minutes. Where no task has run,
+    /// the figures in `known` are taken from there, except every five minutes. Then only those that are read
+    /// every time are kept open, below a pod in which nothing has run none. Returns whether more than the
+    /// time of `last` was changed.
     pub fn read(
         &mut self,
         layout: &Layout,
         asked: Asked,
         activity: Activity,
+        known: KnownUsage,
         last: &mut Usage,
         buffer: &mut Vec<u8>,
     ) -> bool {
@@ -166,6 +168,7 @@ impl GroupReader {
         }
         let asleep = idle;
         let mut idle = idle && !all_due;
+        let known = if idle { known } else { KnownUsage::default() };
         let mut usage = last.clone();
         if !unstalled {
             usage.pressures = Default::default();
@@ -196,7 +199,11 @@ impl GroupReader {
                 (Asked::Now, Alone::Stalled) if self.unstalled => Keep::No,
                 (Asked::Now, Alone::Stalled | Alone::Always) => Keep::IfFew,
             };
-            if !is_wanted || gone & (1 << *at) != 0 {
+            let is_known = spec.known.is_some_and(|figure| known.put(figure, &mut usage));
+            if is_known {
+                idle &= memory(last) == memory(&usage);
+            }
+            if !is_wanted || is_known || gone & (1 << *at) != 0 {
                 if slow_due && keep == Keep::No {
                     self.files.close(file, &all.budget);
                 }

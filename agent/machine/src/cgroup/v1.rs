@@ -1,6 +1,7 @@
 //! Files of cgroup v1 (Documentation/admin-guide/cgroup-v1/).
 
 use super::Controller;
+use super::activity::Known;
 use super::files::Spec;
 use super::parse::{device, lines, number, pairs};
 use super::v2::{cpu, memory, on_memory, pids_current, pids_max};
@@ -30,7 +31,8 @@ pub const FILES: &[Spec] = &[
             memory(u).usage_bytes = bytes;
         }
     })
-    .alone(),
+    .alone()
+    .known(Known::Memory),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
     // The eBPF programs report it at once.
     Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
@@ -52,7 +54,7 @@ pub const FILES: &[Spec] = &[
     Spec::limit(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
         on_memory(u, |m| m.reservation_bytes = limit(t));
     }),
-    Spec::hot(Controller::Pids, "pids.current", pids_current).alone(),
+    Spec::hot(Controller::Pids, "pids.current", pids_current).alone().known(Known::Threads),
     Spec::limit(Controller::Pids, "pids.max", pids_max),
     // Since Linux 6.10 only where a throttling rule was set; without one the file is empty.
     Spec::hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {

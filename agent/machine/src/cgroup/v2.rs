@@ -1,6 +1,7 @@
 //! Files of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst).
 
 use super::Controller;
+use super::activity::Known;
 use super::files::Spec;
 use super::parse::{device, fields, lines, number, pairs, pressure};
 use nodewarden_model::{CpuUsage, IoUsage, MemoryUsage, ProcessUsage, Usage};
@@ -23,7 +24,8 @@ pub const FILES: &[Spec] = &[
             memory(u).usage_bytes = bytes;
         }
     })
-    .alone(),
+    .alone()
+    .known(Known::Memory),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
     Spec::hot(Controller::Memory, "memory.events", memory_events),
     Spec::hot(Controller::Memory, "memory.swap.current", |t, u| on_memory(u, |m| m.swap_bytes = number(t))),
@@ -36,7 +38,7 @@ pub const FILES: &[Spec] = &[
     Spec::limit(Controller::Memory, "memory.swap.max", |t, u| {
         on_memory(u, |m| m.swap_limit_bytes = number(t));
     }),
-    Spec::hot(Controller::Pids, "pids.current", pids_current).alone(),
+    Spec::hot(Controller::Pids, "pids.current", pids_current).alone().known(Known::Threads),
     Spec::limit(Controller::Pids, "pids.max", pids_max),
     Spec::hot(Controller::Io, "io.stat", io_stat).alone(),
 ];

@@ -7,6 +7,8 @@
 
 use memchr::{memchr, memmem};
 
+use super::layout::CGROUP_ITERATOR;
+
 /// BTF_MAGIC in this machine's byte order.
 const MAGIC: u16 = 0xeb9f;
 /// `struct btf_type`: name_off, info, size or type.
@@ -213,23 +215,38 @@ impl<'a> Btf<'a> {
         "void"
     }
 
-    /// BTF in which the typedefs `btf_trace_NAME` have the ids that they have here, and all other types are
-    /// replaced by a nameless one without members. It is all that attaching to tracepoints needs: aya decodes
-    /// every type of what it is given, which takes tens of milliseconds and megabytes for the kernel's own.
-    pub fn only_tracepoints(&self) -> Vec<u8> {
+    /// Whether there is a function of this name.
+    pub fn has_function(&self, name: &str) -> bool {
+        let is_it = |at: &usize| self.is_function(*at) && self.string(self.word(*at)) == name;
+        // Functions come late.
+        self.records.iter().skip(1).rev().any(is_it)
+    }
+
+    fn is_function(&self, at: usize) -> bool {
+        kind_and_count(self.word(at + 4)).0 == kind::FUNC
+    }
+
+    /// BTF in which the typedefs `btf_trace_NAME` and the function [`CGROUP_ITERATOR`] have the ids that they
+    /// have here, and all other types are replaced by a nameless one without members. It is all that
+    /// attaching to tracepoints and iterating over cgroups need: aya decodes every type of what it is given,
+    /// which takes tens of milliseconds and megabytes for the kernel's own.
+    pub fn only_hooks(&self) -> Vec<u8> {
         let mut strings = vec![0];
         let mut types: Vec<u32> = Vec::new();
         // Where the last typedef ends: nothing after it is needed.
         let mut end = 0;
         for &at in self.records.iter().skip(1) {
             let (mut name, mut info, mut third) = (0, kind::FWD << 24, 0);
-            if kind_and_count(self.word(at + 4)).0 == kind::TYPEDEF {
-                let text = self.string(self.word(at));
-                if text.starts_with("btf_trace_") {
-                    (name, info, third) = (strings.len() as u32, self.word(at + 4), self.word(at + 8));
-                    strings.extend(text.bytes().chain([0]));
-                    end = types.len() + RECORD / 4;
-                }
+            let text = || self.string(self.word(at));
+            let is_hook = match kind_and_count(self.word(at + 4)).0 {
+                kind::TYPEDEF => text().starts_with("btf_trace_"),
+                kind::FUNC => text() == CGROUP_ITERATOR,
+                _ => false,
+            };
+            if is_hook {
+                (name, info, third) = (strings.len() as u32, self.word(at + 4), self.word(at + 8));
+                strings.extend(text().bytes().chain([0]));
+                end = types.len() + RECORD / 4;
             }
             types.extend([name, info, third]);
         }
@@ -346,26 +363,29 @@ mod tests {
     }
 
     #[test]
-    fn tracepoints_keep_their_ids_and_nothing_else_its_name() {
-        let strings = b"\0btf_trace_a\0t\0btf_trace_b\0s\0";
+    fn hooks_keep_their_ids_and_nothing_else_its_name() {
+        let strings = b"\0btf_trace_a\0t\0btf_trace_b\0s\0bpf_iter_cgroup\0";
         let types: Vec<u32> = [
             vec![27, kind::STRUCT << 24 | 1, 8, 0, 2, 0], // 1: s
             vec![1, kind::TYPEDEF << 24, 7],              // 2: btf_trace_a
             vec![13, kind::TYPEDEF << 24, 1],             // 3: t
             vec![1, kind::FUNC << 24, 1],                 // 4: a function of a tracepoint's name
             vec![15, kind::TYPEDEF << 24, 1],             // 5: btf_trace_b
-            vec![0, kind::PTR << 24, 1],                  // 6
+            vec![29, kind::FUNC << 24, 5],                // 6: bpf_iter_cgroup
+            vec![0, kind::PTR << 24, 1],                  // 7
         ]
         .concat();
         let length = (types.len() * 4) as u32;
         let header = [u32::from(MAGIC) | 1 << 16, 24, 0, length, length, strings.len() as u32];
         let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
         let bytes: Vec<u8> = words.chain(strings.iter().copied()).collect();
-        let only = Btf::parse(&bytes).unwrap().only_tracepoints();
+        let only = Btf::parse(&bytes).unwrap().only_hooks();
         let btf = Btf::parse(&only).unwrap();
-        assert_eq!(btf.records.len(), 6, "nothing after the last tracepoint");
+        assert_eq!(btf.records.len(), 7, "nothing after the last hook");
         let name = |id: usize| btf.string(btf.word(btf.records[id])).to_owned();
-        assert_eq!((1..6).map(name).collect::<Vec<_>>(), ["", "btf_trace_a", "", "", "btf_trace_b"]);
+        let names: Vec<String> = (1..7).map(name).collect();
+        assert_eq!(names, ["", "btf_trace_a", "", "", "btf_trace_b", "bpf_iter_cgroup"]);
+        assert!(btf.has_function("bpf_iter_cgroup") && !btf.has_function("btf_trace_a"));
         assert_eq!(btf.get(2), Type::Alias(7));
         assert_eq!([1, 3, 4].map(|id| btf.get(id)), [Type::Other; 3]);
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 
 use aya::programs::Program;
-use nodewarden_ebpf_abi::{CACHE_ENTRIES, CELL_ARRAYS, CpuState, Index};
+use nodewarden_ebpf_abi::{CACHE_ENTRIES, CELL_ARRAYS, CpuState, GroupUsage, Index};
 
 use super::programs::Attached;
 use nodewarden_model::ProgramCost;
@@ -69,6 +69,7 @@ pub fn map_bytes_formula(cgroups: u64, cpus: u64, spaces: u64, ring: u64) -> u64
     slots * cpus * bytes(Index::CpuAndSlot)
         + slots * bytes(Index::Slot)
         + slots * spaces * table
+        + slots * size_of::<GroupUsage>() as u64
         + cpus * size_of::<CpuState>() as u64
         + u64::from(CACHE_ENTRIES) * 8
         + ring

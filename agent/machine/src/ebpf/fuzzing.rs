@@ -20,7 +20,7 @@ pub fn btf(bytes: &[u8]) -> Option<usize> {
         };
     }
     Layout::from_btf(&btf);
-    Btf::parse(&btf.only_tracepoints()).ok()?;
+    Btf::parse(&btf.only_hooks()).ok()?;
     Some(names)
 }
 

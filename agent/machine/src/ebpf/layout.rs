@@ -22,7 +22,23 @@ pub struct Layout {
     programs: BTreeMap<&'static str, Result<Program, String>>,
     /// Index of a controller in css_set.subsys, by its kernel name (`memory`, `cpu`, `io`).
     pub subsystems: BTreeMap<&'static str, u32>,
+    /// What this kernel lacks for reading what all cgroups have in use at once, see `usage`.
+    pub no_usages: Option<String>,
 }
+
+/// What the iterator over cgroups needs.
+const USAGES: [Need; 7] = [
+    Need::Field { global: "OFF_CGROUP_KN", paths: &["cgroup.kn"] },
+    Need::Field { global: "OFF_KN_ID", paths: &["kernfs_node.id"] },
+    Need::Field { global: "OFF_CGROUP_SUBSYS", paths: &["cgroup.subsys"] },
+    Need::Controller { global: "MEMCG_SUBSYS", name: "memory" },
+    Need::Field { global: "OFF_MEMCG_USAGE", paths: &["mem_cgroup.memory.usage"] },
+    Need::Controller { global: "PIDS_SUBSYS", name: "pids" },
+    Need::Field { global: "OFF_PIDS_COUNTER", paths: &["pids_cgroup.counter"] },
+];
+
+/// The function whose arguments are those of the iterator over cgroups, in kernels that have it.
+pub(super) const CGROUP_ITERATOR: &str = "bpf_iter_cgroup";
 
 impl Layout {
     /// Takes the layout from a kernel's BTF. A missing field is not an error: the topics that need it stay
@@ -43,6 +59,9 @@ impl Layout {
                 layout.programs.insert(program.name, prototype::fitting(btf, program));
             }
         }
+        let lacking = USAGES.iter().find_map(|need| layout.look_up(btf, need).err());
+        layout.no_usages =
+            lacking.or_else(|| (!btf.has_function(CGROUP_ITERATOR)).then(|| CGROUP_ITERATOR.to_owned()));
         for name in ["memory", "cpu", "io"] {
             if let Some(index) = controller(btf, name) {
                 layout.subsystems.insert(name, index);
@@ -191,7 +210,7 @@ mod tests {
 
     fn needs() -> Vec<Need> {
         let specs = Topic::ALL.into_iter().map(Topic::spec);
-        specs.flat_map(|spec| spec.needs.iter().chain(spec.wants)).copied().collect()
+        specs.flat_map(|spec| spec.needs.iter().chain(spec.wants)).chain(&USAGES).copied().collect()
     }
 
     fn globals_of(need: Need) -> Vec<&'static str> {
@@ -267,7 +286,8 @@ mod tests {
         let globals = globals.into_iter().filter(|global| *global != "OFF_CGROUP_ANCESTOR_IDS");
         let globals: BTreeSet<&str> = globals.collect();
         let found: BTreeSet<&str> = found.intersection(&globals).copied().collect();
-        assert!(found == globals || !layout.missing.is_empty(), "{:?}", globals.difference(&found));
+        let lacks = !layout.missing.is_empty() || layout.no_usages.is_some();
+        assert!(found == globals || lacks, "{:?}", globals.difference(&found));
         assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
         assert!(layout.globals["OFF_TASK_TGID"] == layout.globals["OFF_TASK_PID"] + 4);
     }

@@ -26,6 +26,7 @@ use super::programs::{self, Attached, EMPTY_PROGRAMS};
 use super::slots::SlotPool;
 use super::spaces::Spaces;
 use super::symbols::OomSymbols;
+use super::usage::USAGES;
 use nodewarden_model::{HookState, Program, ProgramCost, Topic, TopicStatus};
 
 /// The object, built by `cargo xtask build` and part of the binary.
@@ -78,9 +79,9 @@ impl Requested {
 /// as nothing is pinned.
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
-    /// The ids of the tracepoints. Takes megabytes, so it is dropped once everything is attached.
-    btf: Option<Btf>,
-    options: LoadOptions,
+    /// The ids of the hooks. Takes megabytes, so it is dropped once everything is attached.
+    pub(super) btf: Option<Btf>,
+    pub(super) options: LoadOptions,
     pub(super) layout: Layout,
     /// What the topic oom lacks though its program is attached, in words.
     oom_degraded: Option<String>,
@@ -174,7 +175,12 @@ impl Kernel {
         for (name, value) in &layout.globals {
             loader.override_global(name, value, true);
         }
-        let sizes = [("EVENTS", options.ring_bytes), ("SLOTS", capacity * spaces), ("CPU_STATES", cpus)];
+        let sizes = [
+            ("EVENTS", options.ring_bytes),
+            ("SLOTS", capacity * spaces),
+            ("CPU_STATES", cpus),
+            (USAGES, capacity),
+        ];
         let cells = CELL_ARRAYS.iter().map(|array| match array.index {
             Index::Slot => (array.name, capacity),
             Index::CpuAndSlot => (array.name, capacity * cpus),
@@ -364,13 +370,13 @@ fn set_no_slot(ebpf: &mut Ebpf, cpus: u32) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The running kernel's types: what the layout takes from them, and the ids of the tracepoints for aya.
+/// The running kernel's types: what the layout takes from them, and the ids of the hooks for aya.
 pub(super) fn read_types(path: &Path) -> Result<(Layout, Btf), KernelError> {
     let explain = |source| KernelError::Btf { path: path.into(), source };
     let bytes = std::fs::read(path).map_err(|source| explain(BtfError::Read(source)))?;
     let types = super::btf::Btf::parse(&bytes).map_err(explain)?;
-    let tracepoints = Btf::parse(&types.only_tracepoints(), Endianness::default())?;
-    Ok((Layout::from_btf(&types), tracepoints))
+    let hooks = Btf::parse(&types.only_hooks(), Endianness::default())?;
+    Ok((Layout::from_btf(&types), hooks))
 }
 
 #[cfg(test)]

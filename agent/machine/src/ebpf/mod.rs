@@ -27,6 +27,7 @@ mod ring;
 mod slots;
 mod spaces;
 mod symbols;
+mod usage;
 
 pub use cells::{Cells, RawCpu};
 pub use clock::{Moment, MonotonicClock};
@@ -43,3 +44,4 @@ pub use neighbours::{Neighbours, PairWait};
 pub use ring::{RingReader, raise_priority, run_in_real_time};
 pub use slots::SlotPool;
 pub use spaces::Spaces;
+pub use usage::{GroupUsages, UsageError, UsageReading};

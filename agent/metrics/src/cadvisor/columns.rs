@@ -208,7 +208,7 @@ const LIFE: &[(Cadvisor, bool, Pick)] = &[
 ];
 
 fn is_root(row: &Row<'_>) -> bool {
-    *row.group.identity == Identity::Root
+    matches!(*row.group.identity, Identity::Root)
 }
 
 /// The CPU figures where a quota applies; without one cAdvisor shows no `cfs` family.

@@ -6,14 +6,14 @@ use super::*;
 
 fn over(layout: &Layout, reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
     let mut usage = last.clone();
-    reader.read(layout, asked, Activity::Ran, &mut usage, &mut Vec::new());
+    reader.read(layout, asked, Activity::Ran, KnownUsage::default(), &mut usage, &mut Vec::new());
     usage
 }
 
 /// A reading of a cgroup of which the caller knows that nothing has run in it.
 fn while_idle(layout: &Layout, reader: &mut GroupReader, last: &Usage) -> Usage {
     let mut usage = last.clone();
-    reader.read(layout, Asked::Now, Activity::None, &mut usage, &mut Vec::new());
+    reader.read(layout, Asked::Now, Activity::None, KnownUsage::default(), &mut usage, &mut Vec::new());
     usage
 }
 
@@ -105,6 +105,26 @@ fn of_an_idle_cgroup_only_what_may_differ_is_read() {
 }
 
 #[test]
+fn of_an_idle_cgroup_a_known_figure_is_not_read() {
+    let Some(tree) = TestTree::make("known") else { return };
+    let path = tree.group("idle");
+    let mut reader =
+        GroupReader::new(&ReaderFiles::new(&tree.layout, &Budget::new(64)), path.as_str().into());
+    // Not what the files contain: that shows which is taken.
+    let known = KnownUsage { memory_bytes: Some(12_288), threads: Some(3) };
+    let mut last = Usage::default();
+    let mut read = |activity| {
+        let has_changed = reader.read(&tree.layout, Asked::Now, activity, known, &mut last, &mut Vec::new());
+        (has_changed, last.memory.as_ref().unwrap().usage_bytes, last.processes.unwrap().threads)
+    };
+    assert_eq!(read(Activity::None), (true, 0, 0), "the first reading reads everything");
+    assert_eq!(read(Activity::None), (true, 12_288, 3));
+    assert_eq!(read(Activity::None), (false, 12_288, 3));
+    assert_eq!(read(Activity::Ran), (true, 0, 0), "where something ran the files are read");
+    assert_eq!(read(Activity::NoneInPod { same_sums: false }), (true, 12_288, 3));
+}
+
+#[test]
 fn below_an_idle_pod_nothing_is_read_while_its_sums_are_the_same() {
     let Some(tree) = TestTree::make("sums") else { return };
     let pod = tree.group("pod");
@@ -121,7 +141,14 @@ fn below_an_idle_pod_nothing_is_read_while_its_sums_are_the_same() {
     reader.unstalled = true;
     let mut read = |same_sums| {
         let (before, activity) = (last.time, Activity::NoneInPod { same_sums });
-        let has_read = reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
+        let has_read = reader.read(
+            &tree.layout,
+            Asked::Now,
+            activity,
+            KnownUsage::default(),
+            &mut last,
+            &mut Vec::new(),
+        );
         assert_eq!(has_read, !same_sums);
         assert!(last.time > before);
         last.processes.unwrap().threads
@@ -151,7 +178,7 @@ fn limits_of_an_idle_cgroup_are_read_after_a_minute_or_a_change() {
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
         (reader.slow_read, reader.ran) = (Some(ago(seconds)), ago(seconds + 1));
         let activity = if idle { Activity::None } else { Activity::Ran };
-        reader.read(&tree.layout, Asked::Now, activity, &mut last, &mut Vec::new());
+        reader.read(&tree.layout, Asked::Now, activity, KnownUsage::default(), &mut last, &mut Vec::new());
         last.memory.as_ref().unwrap().limit_bytes
     };
     let first = write(64);
