@@ -19,6 +19,7 @@ use tonic_prost::ProstCodec;
 use super::error::About;
 use super::labels::POD_UID;
 use super::listing::{Item, Items};
+use super::patient::Patient;
 use super::{Condition, Listing, RuntimeError, cni_results};
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
@@ -63,7 +64,12 @@ pub struct Client {
 impl Client {
     /// A client of the runtime at `endpoint`. Must be called inside a tokio runtime; does not connect yet.
     pub fn new(endpoint: &Endpoint) -> Self {
-        let channel = channel(endpoint);
+        Self::with_pause(endpoint, Duration::ZERO)
+    }
+
+    /// As [`Self::new`]; an answer is read so long after its first piece has come, see [`Patient`].
+    pub(super) fn with_pause(endpoint: &Endpoint, pause: Duration) -> Self {
+        let channel = channel(endpoint, pause);
         Self {
             endpoint: endpoint.clone(),
             channel: channel.clone(),
@@ -78,7 +84,7 @@ impl Client {
     /// Makes calls about images to another service (`imageServiceEndpoint`), if there is one.
     pub fn with_image_service(mut self, endpoint: Option<&Endpoint>) -> Self {
         if let Some(endpoint) = endpoint {
-            let service = ImageServiceClient::new(channel(endpoint));
+            let service = ImageServiceClient::new(channel(endpoint, Duration::ZERO));
             self.images = service.max_decoding_message_size(LARGEST_ANSWER);
             self.image_endpoint = endpoint.clone();
         }
@@ -239,11 +245,11 @@ pub(super) fn gone_is_well<T>(answer: Result<T, RuntimeError>) -> Result<(), Run
     }
 }
 
-fn channel(endpoint: &Endpoint) -> Channel {
+fn channel(endpoint: &Endpoint, pause: Duration) -> Channel {
     let path = endpoint.path().to_owned();
     let connector = tower::service_fn(move |_: Uri| {
         let path = path.clone();
-        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        async move { UnixStream::connect(path).await.map(|stream| TokioIo::new(Patient::new(stream, pause))) }
     });
     // The windows of HTTP/2 are hyper's, which are large: tonic's documentation names those of the protocol.
     // The name is only used as :authority of the requests.

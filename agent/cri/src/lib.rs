@@ -30,6 +30,7 @@ mod listing;
 pub mod logs;
 mod names;
 mod pace;
+mod patient;
 mod question;
 #[cfg(any(test, feature = "testing"))]
 pub mod runtime_fixture;

@@ -24,6 +24,10 @@ use nodewarden_tasks::pause::shortly;
 /// How long who joins waits for the question of another part at least.
 const GATHER: Duration = Duration::from_millis(64);
 
+/// How long after its first piece an answer is read: no part waits for a list in a hurry, and with 100 pods it
+/// comes in a dozen pieces.
+const PAUSE: Duration = Duration::from_millis(8);
+
 type Answer = Result<Arc<Listing>, RuntimeError>;
 
 /// Asks the runtime for lists that several parts share. Clones share the questions.
@@ -182,7 +186,7 @@ impl SharedList {
 }
 
 fn new_client(endpoint: &Endpoint, limit: Duration) -> Client {
-    Client::new(endpoint).with_request_limit(limit)
+    Client::with_pause(endpoint, PAUSE).with_request_limit(limit)
 }
 
 #[cfg(test)]
