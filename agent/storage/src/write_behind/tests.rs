@@ -155,3 +155,47 @@ fn a_writer_that_the_runtime_dropped_does_not_block_those_that_wait() {
     behind.settle().unwrap();
     assert_eq!(*written.lock(), [2]);
 }
+
+#[tokio::test]
+async fn values_of_a_moment_are_one_write() {
+    let written = Written::default();
+    let behind = WriteBehind::gathering(Duration::from_millis(50), "nothing", write(&written));
+    for round in [0, 10] {
+        (1..=4).for_each(|value| behind.save(round + value));
+        assert!(!written.lock().contains(&(round + 4)), "it waits for newer ones");
+        while !written.lock().contains(&(round + 4)) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    assert_eq!(*written.lock(), [4, 14]);
+}
+
+#[tokio::test]
+async fn a_value_that_is_waited_for_is_written_at_once() {
+    let written = Written::default();
+    let behind = WriteBehind::gathering(Duration::from_secs(3600), "nothing", write(&written));
+    behind.save(2);
+    behind.save(4);
+    behind.settled().await.unwrap();
+    assert_eq!(*written.lock(), [4]);
+    behind.save(6);
+    assert_eq!(*written.lock(), [4]);
+    behind.settled().await.unwrap();
+    assert_eq!(*written.lock(), [4, 6]);
+}
+
+#[test]
+fn the_end_of_the_runtime_writes_what_was_being_gathered() {
+    let written = Written::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let behind = runtime.block_on(async {
+        let behind = WriteBehind::gathering(Duration::from_secs(3600), "nothing", write(&written));
+        behind.save(2);
+        behind.save(4);
+        behind
+    });
+    assert!(written.lock().is_empty());
+    drop(runtime);
+    assert_eq!(*written.lock(), [4]);
+    behind.settle().unwrap();
+}
