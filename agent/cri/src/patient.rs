@@ -1,9 +1,11 @@
 //! A connection to a runtime that is read when much of an answer has come. An answer of hundreds of kilobytes
 //! comes in dozens of pieces, each of which would wake the agent.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream as Unregistered;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,7 +15,6 @@ use tokio::time::{Sleep, sleep};
 /// A connection that is read a while after it has something to read, and then until it has nothing.
 #[derive(Debug)]
 pub struct Patient {
-    stream: UnixStream,
     /// How long that while is; zero for a connection like any other.
     pause: Duration,
     state: State,
@@ -21,41 +22,83 @@ pub struct Patient {
 
 #[derive(Debug)]
 enum State {
-    /// It is read until it has nothing to read.
-    Reading,
-    /// It had nothing.
-    Empty,
-    /// It has something.
-    Pausing(Pin<Box<Sleep>>),
+    /// It has nothing to read.
+    Empty(UnixStream),
+    /// It has something, which is left there until the sleep is over, and is then read until it has nothing.
+    /// The runtime does not know of it meanwhile: each further piece would wake the runtime although no task
+    /// waits for it.
+    Waiting(Unregistered, Option<Pin<Box<Sleep>>>, Option<Waker>),
+    /// It could not be registered again.
+    Broken,
 }
 
 impl Patient {
     /// Reads `stream` so long after it has something to read.
     pub fn new(stream: UnixStream, pause: Duration) -> Self {
-        Self { stream, pause, state: State::Reading }
+        Self { pause, state: State::Empty(stream) }
+    }
+
+    /// Goes on to the next state.
+    fn change(&mut self, next: impl FnOnce(State) -> io::Result<State>) -> io::Result<()> {
+        self.state = next(std::mem::replace(&mut self.state, State::Broken))?;
+        Ok(())
+    }
+}
+
+fn broken() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+/// The state in which what comes is left unread for a while.
+fn waiting(state: State, pause: Duration) -> io::Result<State> {
+    match state {
+        State::Empty(stream) => Ok(State::Waiting(stream.into_std()?, Some(Box::pin(sleep(pause))), None)),
+        other => Ok(other),
+    }
+}
+
+/// The state in which the runtime wakes the reader when something comes.
+fn empty(state: State) -> io::Result<State> {
+    match state {
+        State::Waiting(stream, _, writer) => {
+            let stream = UnixStream::from_std(stream)?;
+            // What could not be written is tried again.
+            if let Some(writer) = writer {
+                writer.wake();
+            }
+            Ok(State::Empty(stream))
+        }
+        other => Ok(other),
     }
 }
 
 impl AsyncRead for Patient {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let pause = this.pause;
         loop {
             match &mut this.state {
-                State::Reading => {
-                    let read = Pin::new(&mut this.stream).poll_read(cx, into);
-                    if read.is_pending() && !this.pause.is_zero() {
-                        this.state = State::Empty;
+                State::Empty(stream) if pause.is_zero() => return Pin::new(stream).poll_read(cx, into),
+                State::Empty(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    this.change(|state| waiting(state, pause))?;
+                }
+                State::Waiting(stream, until, _) => {
+                    if let Some(sleep) = until {
+                        ready!(sleep.as_mut().poll(cx));
+                        *until = None;
                     }
-                    return read;
+                    match stream.read(into.initialize_unfilled()) {
+                        Ok(bytes) => {
+                            into.advance(bytes);
+                            return Poll::Ready(Ok(()));
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => this.change(empty)?,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
                 }
-                State::Empty => {
-                    ready!(this.stream.poll_read_ready(cx))?;
-                    this.state = State::Pausing(Box::pin(sleep(this.pause)));
-                }
-                State::Pausing(pause) => {
-                    ready!(pause.as_mut().poll(cx));
-                    this.state = State::Reading;
-                }
+                State::Broken => return Poll::Ready(Err(broken())),
             }
         }
     }
@@ -63,7 +106,7 @@ impl AsyncRead for Patient {
 
 impl AsyncWrite for Patient {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -71,19 +114,33 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, parts)
+        match &mut self.get_mut().state {
+            State::Empty(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            State::Waiting(stream, _, writer) => match stream.write_vectored(parts) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    *writer = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                written => Poll::Ready(written),
+            },
+            State::Broken => Poll::Ready(Err(broken())),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        match &mut self.get_mut().state {
+            State::Empty(stream) => Pin::new(stream).poll_shutdown(cx),
+            State::Waiting(stream, ..) => Poll::Ready(stream.shutdown(Shutdown::Write)),
+            State::Broken => Poll::Ready(Err(broken())),
+        }
     }
 }
 
@@ -138,5 +195,31 @@ mod tests {
             own.read_exact(&mut answer).await.unwrap();
             assert_eq!(answer, [n; 3]);
         }
+    }
+
+    /// The end of a connection is seen while it is read or left unread, and what is written meanwhile arrives.
+    #[tokio::test]
+    async fn it_can_be_written_while_it_is_not_read() {
+        let (mut runtime, own) = UnixStream::pair().unwrap();
+        let (mut reader, mut writer) = tokio::io::split(Patient::new(own, Duration::from_millis(200)));
+        let reading = tokio::spawn(async move {
+            let mut all = String::new();
+            reader.read_to_string(&mut all).await.map(|_| all)
+        });
+        sleep(Duration::from_millis(20)).await;
+        runtime.write_all(b"first").await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+        // More than the socket has room for, so that the rest waits for the end of the pause.
+        let much = vec![7; 4 << 20];
+        let writing = tokio::spawn(async move {
+            writer.write_all(&much).await.unwrap();
+            writer.shutdown().await.unwrap();
+        });
+        let mut taken = Vec::new();
+        runtime.read_to_end(&mut taken).await.unwrap();
+        assert_eq!(taken.len(), 4 << 20);
+        writing.await.unwrap();
+        drop(runtime);
+        assert_eq!(reading.await.unwrap().unwrap(), "first");
     }
 }

@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(64);
 
 /// How long after its first piece an answer is read: no part waits for a list in a hurry, and with 100 pods it
 /// comes in a dozen pieces.
-const PAUSE: Duration = Duration::from_millis(8);
+const PAUSE: Duration = Duration::from_millis(32);
 
 type Answer = Result<Arc<Listing>, RuntimeError>;
 
