@@ -1,19 +1,16 @@
 //! Writes the newest value in the background: one write at a time, and of several values only the newest.
 //!
 //! Decisions never wait for the disk, which may be the resource that is short. A caller that has to wait does
-//! so with [`WriteBehind::settled`] (async) or [`WriteBehind::settle`] (blocking). Values that follow each other
-//! within a moment can be gathered ([`WriteBehind::gathering`]), so that one write is for all of them.
+//! so with [`WriteBehind::settled`] (async) or [`WriteBehind::settle`] (blocking).
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::time::Duration;
 
 use nodewarden_tasks::blocking;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::sleep;
 use tracing::warn;
 
 /// Writes successive values of one thing to disk in the background.
@@ -36,8 +33,8 @@ struct Shared<T> {
 enum Place {
     /// In a thread of this name, which ends when there is nothing more to write.
     Thread(&'static str),
-    /// In the blocking threads of this runtime, so long after a value was given.
-    Blocking(Handle, Duration),
+    /// In the blocking threads of this runtime.
+    Blocking(Handle),
 }
 
 struct Slot<T> {
@@ -48,8 +45,6 @@ struct Slot<T> {
     /// How many of these are on disk or could not be written; a value that was replaced by a newer one counts
     /// together with that.
     done: u64,
-    /// Whether a background writer will be started in a moment.
-    gathering: bool,
     /// Whether a background writer was started and has not begun.
     queued: bool,
     /// Whether a writer is at work; it looks for a newer value afterwards.
@@ -80,20 +75,7 @@ impl<T: Send + 'static> WriteBehind<T> {
         consequence: &'static str,
         write: impl Fn(T) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
-        Self::gathering(Duration::ZERO, consequence, write)
-    }
-
-    /// As [`Self::on_blocking_thread`]; a value is written so long after it was given, or a newer one in its
-    /// place, and at once for a caller that waits for it or when the runtime ends.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub fn gathering<E: Display>(
-        gather: Duration,
-        consequence: &'static str,
-        write: impl Fn(T) -> Result<(), E> + Send + Sync + 'static,
-    ) -> Self {
-        Self::new(Place::Blocking(Handle::current(), gather), consequence, write)
+        Self::new(Place::Blocking(Handle::current()), consequence, write)
     }
 
     fn new<E: Display>(
@@ -102,36 +84,16 @@ impl<T: Send + 'static> WriteBehind<T> {
         write: impl Fn(T) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
         let write = Box::new(move |value| write(value).map_err(|error| error.to_string()));
-        let slot = Slot {
-            newest: None,
-            given: 0,
-            done: 0,
-            gathering: false,
-            queued: false,
-            writing: false,
-            error: None,
-        };
+        let slot = Slot { newest: None, given: 0, done: 0, queued: false, writing: false, error: None };
         let written = (Notify::new(), Condvar::new());
         Self(Arc::new(Shared { write, place, consequence, slot: Mutex::new(slot), written }))
     }
 
     /// Writes `value` in the background, unless a newer value is given before that.
     pub fn save(&self, value: T) {
-        let mut slot = self.0.put(value);
-        match &self.0.place {
-            Place::Blocking(runtime, gather) if !gather.is_zero() => {
-                if slot.gather() {
-                    let (gathering, gather) = (Gathering { shared: self.0.clone(), is_over: false }, *gather);
-                    drop(slot);
-                    runtime.spawn(gathering.run(gather));
-                }
-            }
-            _ => {
-                if slot.queue() {
-                    drop(slot);
-                    self.0.start();
-                }
-            }
+        let is_queued = self.0.put(value).queue();
+        if is_queued {
+            self.0.start();
         }
     }
 
@@ -191,11 +153,6 @@ enum Look<T: Send + 'static> {
 }
 
 impl<T> Slot<T> {
-    /// Whether the caller has to gather values and then start a background writer.
-    fn gather(&mut self) -> bool {
-        !self.writing && !self.queued && !std::mem::replace(&mut self.gathering, true)
-    }
-
     /// Whether the caller has to start a background writer.
     fn queue(&mut self) -> bool {
         !self.writing && !std::mem::replace(&mut self.queued, true)
@@ -214,7 +171,7 @@ impl<T: Send + 'static> Shared<T> {
     fn start(self: &Arc<Self>) {
         let queued = Queued(self.clone());
         match &self.place {
-            Place::Blocking(runtime, _) => blocking::STATE_FILES.start(runtime, move || queued.run()),
+            Place::Blocking(runtime) => blocking::STATE_FILES.start(runtime, move || queued.run()),
             Place::Thread(name) => {
                 let thread = std::thread::Builder::new().name((*name).to_owned());
                 if let Err(error) = thread.spawn(move || queued.run()) {
@@ -267,42 +224,6 @@ impl<T: Send + 'static> Shared<T> {
     fn wake(&self) {
         self.written.0.notify_waiters();
         self.written.1.notify_all();
-    }
-}
-
-/// A background writer that will be started in a moment.
-struct Gathering<T: Send + 'static> {
-    shared: Arc<Shared<T>>,
-    /// Whether the moment is over; else the runtime has ended.
-    is_over: bool,
-}
-
-impl<T: Send + 'static> Gathering<T> {
-    async fn run(mut self, gather: Duration) {
-        sleep(gather).await;
-        self.is_over = true;
-    }
-}
-
-impl<T: Send + 'static> Drop for Gathering<T> {
-    fn drop(&mut self) {
-        let mut slot = self.shared.slot.lock();
-        slot.gathering = false;
-        // Unless it was written for a caller that waited.
-        if slot.newest.is_none() || slot.writing {
-            return;
-        }
-        if self.is_over {
-            let is_queued = slot.queue();
-            drop(slot);
-            if is_queued {
-                self.shared.start();
-            }
-        } else {
-            let turn = Turn::new(&self.shared, &mut slot);
-            drop(slot);
-            turn.run();
-        }
     }
 }
 

@@ -1,15 +1,10 @@
 //! Saves a pod's record in the background.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Record;
 use super::store::Store;
 use nodewarden_storage::write_behind::WriteBehind;
-
-/// How long after a change the record is written: a container that starts changes it before it is made and when
-/// it runs, and one write is for both. What must be known after a crash is waited for.
-const GATHER: Duration = Duration::from_millis(100);
 
 /// Saves the newest record of one pod. Cloning shares it.
 pub type RecordSaver = WriteBehind<Record>;
@@ -17,7 +12,7 @@ pub type RecordSaver = WriteBehind<Record>;
 /// A saver into `store`. Must be called inside a tokio runtime.
 pub fn saver(store: Arc<Store>) -> RecordSaver {
     let write = move |record: Record| store.save(&record).map(drop);
-    WriteBehind::gathering(GATHER, "a restart of the agent would know less of this pod", write)
+    WriteBehind::on_blocking_thread("a restart of the agent would know less of this pod", write)
 }
 
 #[cfg(test)]
