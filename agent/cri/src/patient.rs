@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// The end of a connection is seen while it is read or left unread, and what is written meanwhile arrives.
+    /// What is written meanwhile arrives, and the end of the connection is seen.
     #[tokio::test]
     async fn it_can_be_written_while_it_is_not_read() {
         let (mut runtime, own) = UnixStream::pair().unwrap();

@@ -12,6 +12,7 @@
 //! Nothing is kept: a list is freed with the last user's reference to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,8 +25,8 @@ use nodewarden_tasks::pause::shortly;
 /// How long who joins waits for the question of another part at least.
 const GATHER: Duration = Duration::from_millis(64);
 
-/// How long after its first piece an answer is read: no part waits for a list in a hurry, and with 100 pods it
-/// comes in a dozen pieces.
+/// How long after its first piece an answer is read, except the first one, for which the start of the agent
+/// waits: with 100 pods it comes in a dozen pieces.
 const PAUSE: Duration = Duration::from_millis(32);
 
 type Answer = Result<Arc<Listing>, RuntimeError>;
@@ -40,6 +41,8 @@ struct Inner {
     /// Time limit of each call.
     limit: Duration,
     client: Mutex<Client>,
+    /// Whether that reads answers after [`PAUSE`].
+    is_patient: AtomicBool,
     /// Who waits for the answer to the next question, which is not sent yet.
     waiting: Mutex<Vec<Waiting>>,
     /// When the runtime last answered another part than the names.
@@ -63,7 +66,8 @@ impl SharedList {
         Self(Arc::new(Inner {
             endpoint: endpoint.clone(),
             limit,
-            client: Mutex::new(new_client(endpoint, limit)),
+            client: Mutex::new(new_client(endpoint, limit, Duration::ZERO)),
+            is_patient: AtomicBool::new(false),
             waiting: Mutex::default(),
             answered: Mutex::default(),
             failed: Notify::new(),
@@ -152,6 +156,8 @@ impl SharedList {
         if answer.is_err() {
             self.renew();
             self.0.failed.notify_one();
+        } else if !self.0.is_patient.swap(true, Ordering::Relaxed) {
+            *self.0.client.lock() = new_client(&self.0.endpoint, self.0.limit, PAUSE);
         }
         for one in waiting {
             // One that no longer waits needs none.
@@ -166,7 +172,8 @@ impl SharedList {
 
     /// Makes a new connection: one that hangs in its handshake would block the next call as well.
     pub(super) fn renew(&self) {
-        *self.0.client.lock() = new_client(&self.0.endpoint, self.0.limit);
+        self.0.is_patient.store(false, Ordering::Relaxed);
+        *self.0.client.lock() = new_client(&self.0.endpoint, self.0.limit, Duration::ZERO);
     }
 
     /// When the runtime last answered another part than the names.
@@ -185,8 +192,8 @@ impl SharedList {
     }
 }
 
-fn new_client(endpoint: &Endpoint, limit: Duration) -> Client {
-    Client::with_pause(endpoint, PAUSE).with_request_limit(limit)
+fn new_client(endpoint: &Endpoint, limit: Duration, pause: Duration) -> Client {
+    Client::with_pause(endpoint, pause).with_request_limit(limit)
 }
 
 #[cfg(test)]

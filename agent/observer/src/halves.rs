@@ -7,8 +7,8 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use nodewarden_model::Identity;
 
-/// Number of cgroups from which on a second thread is started. With fewer, the work is done before another CPU
-/// has begun with its part.
+/// Number of cgroups from which on a second thread is started. With fewer, the work is done before another
+/// CPU has begun with its part.
 const SPLIT: usize = 1000;
 
 /// Whether work on so many cgroups is to be done in two threads.
@@ -16,10 +16,10 @@ pub(crate) fn is_to_split(cgroups: usize) -> bool {
     cgroups >= SPLIT
 }
 
-/// Does work that a client waits for, on this thread and, if `is_split`, on a second one. The second one begins
-/// with `before`, while `prepare` returns the two halves of the work on this one. Then `each` is called for
-/// both at the same time, with the result of `before`, and at last `after` on this thread, whose result is
-/// returned.
+/// Does work that a client waits for, on this thread and, if `is_split`, on a second one. The second one
+/// begins with `before`, while `prepare` returns the two halves of the work on this one. Then `each` is called
+/// for both at the same time, with the result of `before`, and at last `after` on this thread, whose result
+/// is returned.
 pub(crate) fn in_halves<S, W, R>(
     is_split: bool,
     before: impl FnOnce() -> S + Send,

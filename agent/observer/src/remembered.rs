@@ -19,8 +19,8 @@ pub(crate) struct Remembered {
     pub usage: KeptUsage,
     /// Of its files; `None` before they were read and after the cgroup was removed.
     pub reader: Option<Box<GroupReader>>,
-    /// Its id in the pids controller's hierarchy, if that is not the memory controller's too; `None` before it
-    /// was looked up.
+    /// Its id in the pids controller's hierarchy, if that is not the memory controller's too; `None` before
+    /// it was looked up.
     pub pids_cgroup: Option<NonZeroU64>,
     /// Whether a task of it ran between the last two readings of the counters, as far as that is counted.
     pub ran: bool,

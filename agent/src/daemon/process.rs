@@ -71,8 +71,8 @@ pub fn server_threads() -> Result<Runtime, DaemonError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVERS)
         .max_blocking_threads(blocking::threads())
-        // What is done each minute finds the thread of the last time; one that ended and a new one would be two
-        // wake-ups more.
+        // What is done each minute finds the thread of the last time; one that ended and a new one would be
+        // two wake-ups more.
         .thread_keep_alive(Duration::from_secs(75))
         .thread_stack_size(STACK)
         .thread_name("serve")
