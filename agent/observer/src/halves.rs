@@ -17,9 +17,9 @@ pub(crate) fn is_to_split(cgroups: usize) -> bool {
 }
 
 /// Does work that a client waits for, on this thread and, if `is_split`, on a second one. The second one
-/// begins with `before`, while `prepare` returns the two halves of the work on this one. Then `each` is called
-/// for both at the same time, with the result of `before`, and at last `after` on this thread, whose result
-/// is returned.
+/// begins with `before`, while `prepare` returns the two halves of the work on this one. Then `each` is
+/// called for both at the same time, with the result of `before`, and at last `after` on this thread, whose
+/// result is returned.
 pub(crate) fn in_halves<S, W, R>(
     is_split: bool,
     before: impl FnOnce() -> S + Send,
