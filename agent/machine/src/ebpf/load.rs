@@ -56,6 +56,23 @@ pub struct LoadOptions {
     pub verbose: bool,
 }
 
+#[cfg(test)]
+impl LoadOptions {
+    /// The programs for cgroups of these hierarchies, without anything on request.
+    pub fn plain(spaces: Spaces, max_cgroups: u32) -> Self {
+        Self {
+            spaces,
+            max_cgroups,
+            ring_bytes: 1 << 16,
+            unified: None,
+            devices: false,
+            requested: Requested::default(),
+            empty_programs: false,
+            verbose: false,
+        }
+    }
+}
+
 /// Which topics on request are attached at the start. The others on request have handles of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requested {

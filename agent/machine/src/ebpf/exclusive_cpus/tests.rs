@@ -9,7 +9,7 @@ use nodewarden_ebpf_abi::{BY_IDLE, BY_OTHER, BY_OWNER, ExclusiveCpu, VECTOR};
 use super::*;
 use crate::cgroup::fixture::TestTree;
 use crate::cgroup::{Controller, Version};
-use crate::ebpf::{LoadOptions, Loaded, Requested, Spaces};
+use crate::ebpf::{LoadOptions, Loaded, Spaces};
 
 const WORD: u64 = owner_word(7, 2, 1);
 
@@ -125,16 +125,7 @@ fn load(tree: &TestTree) -> Option<(Loaded, OwnerCgroup)> {
         nodewarden_testing::skip("no cpu controller");
         return None;
     };
-    let options = LoadOptions {
-        spaces: Spaces::new(None, Some(hierarchy.id), None, false),
-        max_cgroups: 64,
-        ring_bytes: 1 << 16,
-        unified: None,
-        devices: false,
-        requested: Requested::default(),
-        empty_programs: false,
-        verbose: false,
-    };
+    let options = LoadOptions::plain(Spaces::new(None, Some(hierarchy.id), None, false), 64);
     match Kernel::load(options) {
         Ok(loaded) => Some((loaded, OwnerCgroup::find(hierarchy, &tree.group("owner")).unwrap())),
         Err(error) => {

@@ -23,16 +23,7 @@ fn load(tree: &TestTree) -> Option<Loaded> {
         nodewarden_testing::skip("no memory controller");
         return None;
     };
-    let options = LoadOptions {
-        spaces: Spaces::new(Some(memory.id), None, None, false),
-        max_cgroups: 64,
-        ring_bytes: 1 << 16,
-        unified: None,
-        devices: false,
-        requested: Requested::default(),
-        empty_programs: false,
-        verbose: false,
-    };
+    let options = LoadOptions::plain(Spaces::new(Some(memory.id), None, None, false), 64);
     match Kernel::load(options) {
         Ok(loaded) => Some(loaded),
         Err(error) => {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::super::load::{LoadOptions, Loaded, Requested};
+use super::super::load::{LoadOptions, Loaded};
 use super::super::spaces::Spaces;
 use super::*;
 use crate::cgroup::fixture::TestTree;
@@ -20,16 +20,7 @@ fn load(tree: &TestTree, max_cgroups: u32) -> Option<(Loaded, GroupUsages)> {
     };
     let mut roots: Vec<&Path> = vec![&memory.mount, &pids.mount];
     roots.dedup();
-    let options = LoadOptions {
-        spaces: Spaces::new(Some(memory.id), None, None, false),
-        max_cgroups,
-        ring_bytes: 1 << 16,
-        unified: None,
-        devices: false,
-        requested: Requested::default(),
-        empty_programs: false,
-        verbose: false,
-    };
+    let options = LoadOptions::plain(Spaces::new(Some(memory.id), None, None, false), max_cgroups);
     let loaded = Kernel::load(options).map_err(|error| error.to_string());
     let loaded = loaded.and_then(|mut loaded| match loaded.kernel.group_usages(&roots) {
         Ok(usages) => Ok((loaded, usages)),
