@@ -1,4 +1,4 @@
-//! A measured figure and its bound.
+//! A measured figure, its bound and its goal.
 
 use serde::Serialize;
 
@@ -26,6 +26,42 @@ impl Bound {
     }
 }
 
+/// Where a figure is wanted to be. A value must be below it, unless the least that the same run measured for
+/// it is not.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Goal {
+    pub below: f64,
+    /// What the same costs or takes without what the agent adds: an empty program, a bare reader, an agent
+    /// that does nothing else. `None` where no such thing is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+}
+
+impl Goal {
+    fn is_missed(self, value: f64) -> bool {
+        let out_of_reach = self.floor.is_some_and(|floor| floor >= self.below);
+        // A value that is not a number was not measured.
+        !(value < self.below || out_of_reach)
+    }
+
+    fn verdict(self, value: f64) -> String {
+        match self.floor {
+            _ if value < self.below => "holds".to_owned(),
+            Some(floor) if floor >= self.below => format!("below the floor of {}", short(floor)),
+            _ => "MISSED".to_owned(),
+        }
+    }
+}
+
+/// The goals of a figure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Goals {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50: Option<Goal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99: Option<Goal>,
+}
+
 /// One line of a bench's result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
@@ -40,12 +76,18 @@ pub struct Figure {
     pub samples: usize,
     #[serde(skip_serializing_if = "is_none")]
     pub bound: Bound,
-    /// Whether every value is below its bound; true without bounds.
+    #[serde(skip_serializing_if = "has_no_goal")]
+    pub goals: Goals,
+    /// Whether every value is below its bound and no goal is missed; true without bounds and goals.
     pub holds: bool,
 }
 
 fn is_none(bound: &Bound) -> bool {
     *bound == Bound::NONE
+}
+
+fn has_no_goal(goals: &Goals) -> bool {
+    *goals == Goals::default()
 }
 
 impl Figure {
@@ -70,9 +112,22 @@ impl Figure {
         samples: usize,
         bound: Bound,
     ) -> Self {
-        let below = |value: f64, bound: Option<f64>| bound.is_none_or(|bound| value < bound);
-        let holds = samples > 0 && below(p50, bound.p50) && below(p99, bound.p99);
-        Self { bench, name: name.into(), unit, p50, p99: Some(p99), samples, bound, holds }
+        let goals = Goals::default();
+        let p99 = Some(p99);
+        let figure = Self { bench, name: name.into(), unit, p50, p99, samples, bound, goals, holds: true };
+        Self { holds: figure.bound_holds(), ..figure }
+    }
+
+    /// The figure with goals. `floor`: what the same run measured without what the agent adds, if anything.
+    pub fn with_goal(self, goal: Bound, floor: &[f64]) -> Self {
+        let at = |below: Option<f64>, q| {
+            let floor = (!floor.is_empty()).then(|| quantile(floor, q));
+            below.map(|below| Goal { below, floor })
+        };
+        let goals = Goals { p50: at(goal.p50, 0.5), p99: at(goal.p99, 0.99) };
+        let missed = goals.p50.is_some_and(|goal| goal.is_missed(self.p50))
+            || goals.p99.is_some_and(|goal| goal.is_missed(self.p99.unwrap_or(self.p50)));
+        Self { goals, holds: self.holds && !missed, ..self }
     }
 
     /// A figure of a single value.
@@ -109,13 +164,25 @@ impl Figure {
             .filter_map(|(name, bound)| Some(format!("{name} < {}", short(bound?))))
             .collect();
         if !bounds.is_empty() {
-            line.push_str(&format!(
-                " bound {}: {}",
-                bounds.join(", "),
-                if self.holds { "holds" } else { "MISSED" }
-            ));
+            let verdict = if self.bound_holds() { "holds" } else { "MISSED" };
+            line.push_str(&format!(" bound {}: {verdict}", bounds.join(", ")));
+        }
+        let goals = [("p50", self.goals.p50, self.p50), ("p99", self.goals.p99, self.p99.unwrap_or(self.p50))];
+        let goals = goals.into_iter().filter_map(|(name, goal, value)| {
+            goal.map(|goal| format!("{name} < {}: {}", short(goal.below), goal.verdict(value)))
+        });
+        let goals: Vec<_> = goals.collect();
+        if !goals.is_empty() {
+            line.push_str(&format!(" goal {}", goals.join(", ")));
         }
         line.trim_end().to_owned()
+    }
+
+    fn bound_holds(&self) -> bool {
+        let below = |value: f64, bound: Option<f64>| bound.is_none_or(|bound| value < bound);
+        self.samples > 0
+            && below(self.p50, self.bound.p50)
+            && below(self.p99.unwrap_or(self.p50), self.bound.p99)
     }
 }
 
@@ -144,6 +211,31 @@ mod tests {
         ] {
             assert_eq!(Figure::of("b", "n", "ms", values, bound).holds, holds, "{values:?} {bound:?}");
         }
+    }
+
+    #[test]
+    fn a_goal_below_the_floor_is_not_missed() {
+        let figure = |value: f64, floor: &[f64]| {
+            Figure::of("b", "n", "ms", &[value], Bound::p50(5.0)).with_goal(Bound::both(1.0, 2.0), floor)
+        };
+        for (value, floor, holds, line) in [
+            (0.5, &[][..], true, "goal p50 < 1.00: holds, p99 < 2.00: holds"),
+            (1.5, &[][..], false, "goal p50 < 1.00: MISSED, p99 < 2.00: holds"),
+            (1.5, &[0.9][..], false, "goal p50 < 1.00: MISSED, p99 < 2.00: holds"),
+            (1.5, &[1.1][..], true, "goal p50 < 1.00: below the floor of 1.10, p99 < 2.00: holds"),
+            (2.5, &[1.1][..], false, "goal p50 < 1.00: below the floor of 1.10, p99 < 2.00: MISSED"),
+        ] {
+            let figure = figure(value, floor);
+            assert_eq!(figure.holds, holds, "{value} {floor:?}");
+            let expected = format!("bound p50 < 5.00: holds {line}");
+            assert!(figure.line().ends_with(&expected), "{}", figure.line());
+        }
+        // The bound is judged as without a goal.
+        let missed = figure(6.0, &[9.0]);
+        assert!(!missed.holds && missed.line().contains("bound p50 < 5.00: MISSED goal"), "{}", missed.line());
+        assert!(missed.json().contains(r#""goals":{"p50":{"below":1.0,"floor":9.0}"#), "{}", missed.json());
+        let nothing = Figure::of("b", "n", "ms", &[], Bound::NONE).with_goal(Bound::p50(1.0), &[]);
+        assert!(!nothing.holds);
     }
 
     #[test]

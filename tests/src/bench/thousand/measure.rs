@@ -15,6 +15,9 @@ use crate::harness::Failure;
 /// Names of figures that have bounds.
 pub const MEMORY: &str = "memory without eBPF maps";
 pub const IDLE_CPU: &str = "idle CPU";
+pub const WAKES: &str = "wake-ups when idle";
+pub const DESCRIPTORS: &str = "open descriptors";
+pub const READY: &str = "start of the agent to ready";
 /// Pause after the start, in which the agent has time to finish.
 const REST: Duration = Duration::from_secs(10);
 /// Scrapes, and those before that are a warm-up.
@@ -37,7 +40,8 @@ pub struct Measured {
     /// Resident without the eBPF maps, after the idle time, and right after scrapes 15 s apart.
     pub memory_mb: f64,
     pub scraped_memory_mb: f64,
-    /// CPU seconds a minute.
+    /// How long that was, and CPU seconds a minute.
+    pub idle_seconds: u64,
     pub idle_cpu: f64,
     /// How often a thread of the agent gave the CPU up by itself, a minute.
     pub wakes: f64,
@@ -68,14 +72,14 @@ impl Measured {
             (MEMORY, "MB", self.memory_mb),
             ("memory right after scrapes", "MB", self.scraped_memory_mb),
             (IDLE_CPU, "s/min", self.idle_cpu),
-            ("wake-ups when idle", "/min", self.wakes),
+            (WAKES, "/min", self.wakes),
             ("calls to the runtime when idle", "/min", self.calls),
             ("CPU for a scrape", "ms", self.scrape_cpu_ms),
             ("CPU for 15 s with a scrape", "ms", self.usual_scrape_cpu_ms),
             ("CPU for a pod that comes and goes", "ms", self.churn.cpu_ms),
-            ("start of the agent to ready", "s", self.ready_s),
+            (READY, "s", self.ready_s),
             ("last of ten pods a second to all settled", "s", self.churn.settled_s),
-            ("open descriptors", "", self.descriptors),
+            (DESCRIPTORS, "", self.descriptors),
             ("threads", "", self.threads),
         ]
     }
@@ -132,6 +136,7 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
         start_cpu_s,
         memory_mb,
         scraped_memory_mb,
+        idle_seconds,
         idle_cpu,
         wakes,
         calls,

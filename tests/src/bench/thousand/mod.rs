@@ -28,6 +28,14 @@ const EXPONENT: f64 = 1.05;
 /// Bounds at numbers of pods: memory in MB, and CPU seconds a minute.
 const MEMORY_MB: [(usize, f64); 2] = [(100, 14.0), (1000, 30.0)];
 const IDLE_CPU: [(usize, f64); 2] = [(100, 0.05), (1000, 0.2)];
+/// Open files that take 10 MB of kernel memory, at 4.4 KiB each.
+const DESCRIPTORS: [(usize, f64); 1] = [(1000, 10e6 / 4505.6)];
+/// Wake-ups of all threads a minute. Judged where at least a minute was idle: what is done once a minute would
+/// be counted several times, or not at all.
+const WAKES: f64 = 30.0;
+const SHORTEST_IDLE: u64 = 60;
+/// Seconds from the start of an agent until it is ready.
+const READY_S: [(usize, f64); 1] = [(100, 0.3)];
 /// At numbers of containers: p50 of a scrape in milliseconds.
 const SCRAPE_MS: [(usize, f64); 2] = [(100, 3.0), (1000, 15.0)];
 
@@ -76,6 +84,9 @@ fn of_size(pods: usize, measured: &Measured) -> Vec<Figure> {
             let bound = match name {
                 measure::MEMORY => bound_at(&MEMORY_MB, pods),
                 measure::IDLE_CPU => bound_at(&IDLE_CPU, pods),
+                measure::DESCRIPTORS => bound_at(&DESCRIPTORS, pods),
+                measure::READY => bound_at(&READY_S, pods),
+                measure::WAKES if measured.idle_seconds >= SHORTEST_IDLE => Bound::p50(WAKES),
                 _ => Bound::NONE,
             };
             Figure::one("thousand", format!("{name}, {pods} pods"), unit, value, bound)
@@ -130,8 +141,9 @@ mod tests {
             start_cpu_s: factor,
             memory_mb: 15.0,
             scraped_memory_mb: 16.0,
+            idle_seconds: 60,
             idle_cpu: 0.01 * factor,
-            wakes: 10.0,
+            wakes: 10.0 * factor,
             calls: 1.0,
             scrape_cpu_ms: factor,
             scrapes_ms: vec![4.0],
@@ -139,7 +151,7 @@ mod tests {
             usual_scrapes_ms: vec![4.0],
             descriptors: factor,
             threads: 9.0,
-            ready_s: 0.3,
+            ready_s: 0.2,
             churn: Churn { cpu_ms: 9.0, settled_s: 1.0 },
             pressure: Pressure { kill_ms: vec![9.0], decide_ms: vec![8.0] },
         };
@@ -150,7 +162,7 @@ mod tests {
         assert!(missed(of_size(250, &measured(1.0))).is_empty());
         assert!(missed(of_growth(&[(10, measured(1.0)), (100, measured(10.0))])).is_empty());
         let missed = missed(of_growth(&[(10, measured(1.0)), (100, measured(20.0))]));
-        assert_eq!(missed.len(), 6, "{missed:?}");
+        assert_eq!(missed.len(), 7, "{missed:?}");
         assert!(of_growth(&[(10, measured(1.0))]).is_empty(), "one number of pods has no growth");
     }
 }
