@@ -76,7 +76,8 @@ fn measure(run: &Run<'_>, cluster: &Cluster) -> Result<Vec<Figure>, Failure> {
             "CPU by thread, ms a minute (wake-ups): {}",
             threads.since(agent.pid(), begun.elapsed())
         ));
-        let memory = agent.client()?.status()?.resident_bytes as f64 / 1e6;
+        let (resident, mapped) = agent.resident_bytes()?;
+        let memory = resident.saturating_sub(mapped) as f64 / 1e6;
         figures.extend([
             figure(&format!("CPU time, {kind}"), "s/min", own, Bound::p50(CPU)),
             figure(&format!("memory without eBPF maps, {kind}"), "MB", memory, Bound::p50(MEMORY_MB)),

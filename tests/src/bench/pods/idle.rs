@@ -17,10 +17,9 @@ pub struct Cost {
     pub cpu: f64,
     /// Wake-ups of all threads a minute.
     pub wakes: f64,
-    /// `VmRSS` in bytes.
+    /// All of the resident memory, in bytes.
     pub resident: u64,
-    /// Resident memory without the mapped eBPF arrays, which belong to the kernel, in bytes: as the agent's
-    /// status reports it.
+    /// Resident memory without mapped eBPF maps, which belong to the kernel, in bytes.
     pub own: u64,
 }
 
@@ -39,8 +38,9 @@ pub fn cost(run: &Run<'_>, fixture: &PodsFixture<'_>, time: Duration) -> Result<
     let wakes = earlier.wakes_since(agent.pid()) as f64 / minutes;
     let by_thread = earlier.since(agent.pid(), begun.elapsed());
     run.progress(&format!("CPU by thread, ms a minute (wake-ups): {by_thread}"));
-    let resident = resident(agent.pid())?;
-    Ok(Cost { cpu, wakes, resident, own: agent.client()?.status()?.resident_bytes })
+    // From outside: a request would have the agent map code that it does not use when it is idle.
+    let (resident, mapped) = agent.resident_bytes()?;
+    Ok(Cost { cpu, wakes, resident, own: resident.saturating_sub(mapped) })
 }
 
 /// CPU times and wake-ups of a process's threads at one moment.

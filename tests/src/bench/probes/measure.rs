@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::bare::{self, Servers};
 use super::histogram::Histogram;
-use crate::bench::pods::{PodsFixture, resident};
+use crate::bench::pods::PodsFixture;
 use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::probes::samples;
 use crate::ensure;
@@ -87,13 +87,14 @@ pub fn minute(
     };
     let (seconds, count) = (added(&of_commands(TOOK)), added(&of_commands(TIMED)));
     ensure!(count > 0.0, "no command was run by a probe in {lasted:?}");
+    let (resident, mapped) = agent.resident_bytes()?;
     Ok(Minute {
         lasted,
         delays: delays.to_vec(),
         failed: added(&failed),
         cpu,
-        own: agent.client()?.status()?.resident_bytes,
-        resident: resident(agent.pid())?,
+        own: resident.saturating_sub(mapped),
+        resident,
         command_mean_ms: seconds / count * 1e3,
         bare_pair,
         bare_ms,
