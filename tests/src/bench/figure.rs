@@ -167,7 +167,8 @@ impl Figure {
             let verdict = if self.bound_holds() { "holds" } else { "MISSED" };
             line.push_str(&format!(" bound {}: {verdict}", bounds.join(", ")));
         }
-        let goals = [("p50", self.goals.p50, self.p50), ("p99", self.goals.p99, self.p99.unwrap_or(self.p50))];
+        let goals =
+            [("p50", self.goals.p50, self.p50), ("p99", self.goals.p99, self.p99.unwrap_or(self.p50))];
         let goals = goals.into_iter().filter_map(|(name, goal, value)| {
             goal.map(|goal| format!("{name} < {}: {}", short(goal.below), goal.verdict(value)))
         });
@@ -232,7 +233,11 @@ mod tests {
         }
         // The bound is judged as without a goal.
         let missed = figure(6.0, &[9.0]);
-        assert!(!missed.holds && missed.line().contains("bound p50 < 5.00: MISSED goal"), "{}", missed.line());
+        assert!(
+            !missed.holds && missed.line().contains("bound p50 < 5.00: MISSED goal"),
+            "{}",
+            missed.line()
+        );
         assert!(missed.json().contains(r#""goals":{"p50":{"below":1.0,"floor":9.0}"#), "{}", missed.json());
         let nothing = Figure::of("b", "n", "ms", &[], Bound::NONE).with_goal(Bound::p50(1.0), &[]);
         assert!(!nothing.holds);

@@ -95,7 +95,8 @@ impl Shared {
         // In mode observe no other part asks each minute.
         let list = self.list.as_ref().filter(|_| self.acts);
         let later = list.map_or(Duration::ZERO, |_| LATER);
-        let mut over = pin!(tokio::time::sleep_until((every(period) + later).into()));
+        let over = by_time((every(period) + later).into(), last, period);
+        let mut over = pin!(tokio::time::sleep_until(over));
         loop {
             let next = async {
                 match list {
@@ -171,6 +172,12 @@ impl Shared {
     }
 }
 
+/// When a run begins without a list: at the end of the current period, or a period later if the last run began
+/// in it: because of a list that came right before its end.
+fn by_time(end: Instant, last: Instant, period: Duration) -> Instant {
+    if is_due(end.saturating_duration_since(last), period) { end } else { end + period }
+}
+
 /// Whether a list that comes this long after the last run began may begin the next one. Lists come at other
 /// times than the ends of periods, and the last run may have begun without one.
 fn is_due(since: Duration, period: Duration) -> bool {
@@ -195,5 +202,17 @@ mod tests {
             let (since, period) = (Duration::from_millis(since), Duration::from_millis(period));
             assert_eq!(is_due(since, period), due, "{since:?} {period:?}");
         }
+    }
+
+    #[test]
+    fn a_run_by_a_list_takes_the_place_of_the_one_at_the_end_of_its_period() {
+        let (last, period) = (Instant::now(), Duration::from_secs(300));
+        for (end, expected) in [(8, 308), (12, 312), (269, 269), (299, 299), (400, 400)] {
+            let at = |seconds| last + Duration::from_secs(seconds);
+            assert_eq!(by_time(at(end), last, period), at(expected), "{end}");
+        }
+        // A short period has a run in each.
+        let period = Duration::from_secs(60);
+        assert_eq!(by_time(last + period, last, period), last + period);
     }
 }

@@ -10,8 +10,9 @@ use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
 
 /// How long a run that had nothing to do stands for later ones. What is not seen in a list is found by then,
-/// such as logs that someone put there.
-const TRUSTED: Duration = Duration::from_secs(300);
+/// such as logs that someone put there. A run reads a directory, three files and a link of each container,
+/// which nothing else reads: they come from the disk.
+const TRUSTED: Duration = Duration::from_secs(30 * 60);
 
 /// Whether there is nothing to do for containers and logs. `idle`: time since the last run that looked at
 /// all of them, and what it found as [`mark`] has it, if it had nothing to do and did not fail; `found`: the
@@ -73,8 +74,8 @@ mod tests {
         let after = |seconds, mark| Some((Duration::from_secs(seconds), mark));
         for (idle, found, all_alive, quiet) in [
             (after(57, 7), 7, true, true),
-            (after(300, 7), 7, true, true),
-            (after(301, 7), 7, true, false),
+            (after(1800, 7), 7, true, true),
+            (after(1801, 7), 7, true, false),
             (after(57, 8), 7, true, false),
             (after(57, 7), 7, false, false),
             (None, 7, true, false),

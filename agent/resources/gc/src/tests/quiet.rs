@@ -95,7 +95,7 @@ async fn each_condition_makes_a_run_whole() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_left_something_or_failed_or_is_long_ago_is_followed_by_a_whole_one() {
     let fixture = idle().await;
-    tokio::time::advance(Duration::from_secs(301)).await;
+    tokio::time::advance(Duration::from_secs(30 * 60 + 1)).await;
     assert!(is_whole(&fixture).await, "long ago");
     assert!(is_whole(&fixture).await, "logs were removed");
     std::fs::remove_dir_all(fixture.dir.path().join("logs")).unwrap();
