@@ -172,8 +172,8 @@ impl Shared {
     }
 }
 
-/// When a run begins without a list: at the end of the current period, or a period later if the last run began
-/// in it: because of a list that came right before its end.
+/// When a run begins without a list: at the end of the current period, or a period later if a list that came
+/// right before its end has begun one.
 fn by_time(end: Instant, last: Instant, period: Duration) -> Instant {
     if is_due(end.saturating_duration_since(last), period) { end } else { end + period }
 }

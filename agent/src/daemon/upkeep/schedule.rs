@@ -57,9 +57,9 @@ pub struct Schedule {
 
 impl Schedule {
     /// At the start nothing is due. `sample` is the time between two readings of everything, `retention` how
-    /// long removed cgroups are kept, `minute` as for [`Schedule::pass`]. The first reading is made after half
-    /// of `sample`: other threads begin their periods of ten seconds and a minute now too, and threads that
-    /// allocate or free memory at the same time wait for each other, a wake-up each time.
+    /// long removed cgroups are kept, `minute` as for [`Schedule::pass`]. The first reading is made after
+    /// half of `sample`: other threads begin their periods of ten seconds and a minute now too, and threads
+    /// that allocate or free memory at the same time wait for each other, a wake-up each time.
     pub fn new(
         sample: Duration,
         retention: Duration,

@@ -30,8 +30,8 @@ const MEMORY_MB: [(usize, f64); 2] = [(100, 14.0), (1000, 30.0)];
 const IDLE_CPU: [(usize, f64); 2] = [(100, 0.05), (1000, 0.2)];
 /// Open files that take 10 MB of kernel memory, at 4.4 KiB each.
 const DESCRIPTORS: [(usize, f64); 1] = [(1000, 10e6 / 4505.6)];
-/// Wake-ups of all threads a minute. Judged where at least a minute was idle: what is done once a minute would
-/// be counted several times, or not at all.
+/// Wake-ups of all threads a minute. Judged where at least a minute was idle: what is done once a minute
+/// would be counted several times, or not at all.
 const WAKES: f64 = 30.0;
 const SHORTEST_IDLE: u64 = 60;
 /// Seconds from the start of an agent until it is ready.
