@@ -2,6 +2,7 @@
 //! a kubelet makes them (`legacyLogSymlink` in `pkg/kubelet/kuberuntime`):
 //! `/var/log/containers/<pod>_<namespace>_<container>-<id>.log`.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -47,19 +48,23 @@ pub fn link(directory: &Path, name: &str, log: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes links to logs below `pod_logs` that are gone, and returns how many. Other links and files stay,
-/// and a missing directory is none.
+/// Removes links to logs below `pod_logs` that are gone, and returns how many. Other links and files stay, as
+/// do links with a name in `without`, which are not looked at; a missing directory is none.
 ///
 /// # Errors
 /// The directory cannot be listed, or a link cannot be removed.
-pub fn remove_dangling(directory: &Path, pod_logs: &Path) -> io::Result<usize> {
+pub fn remove_dangling(directory: &Path, pod_logs: &Path, without: &HashSet<String>) -> io::Result<usize> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         entries => entries?,
     };
     let mut removed = 0;
     for entry in entries {
-        let path = entry?.path();
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| without.contains(name)) {
+            continue;
+        }
+        let path = entry.path();
         let ours = fs::read_link(&path).is_ok_and(|log| log.starts_with(pod_logs) && is_gone(&log));
         if ours && path.extension().is_some_and(|end| end == "log") {
             fs::remove_file(&path)?;
@@ -91,7 +96,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let logs = temp.path().join("pods");
         let links = directory(&logs);
-        assert_eq!(remove_dangling(&links, &logs).unwrap(), 0);
+        assert_eq!(remove_dangling(&links, &logs, &HashSet::new()).unwrap(), 0);
         fs::create_dir(&logs).unwrap();
         let (log, newer) = (logs.join("0.log"), logs.join("1.log"));
         fs::write(&log, "one").unwrap();
@@ -106,9 +111,10 @@ mod tests {
         assert!(link(&links, "file.log", &log).is_err(), "a file that is no link is not replaced");
         symlink(temp.path().join("elsewhere"), links.join("foreign.log")).unwrap();
         symlink(logs.join("gone"), links.join("other")).unwrap();
-        assert_eq!(remove_dangling(&links, &logs).unwrap(), 0);
+        assert_eq!(remove_dangling(&links, &logs, &HashSet::new()).unwrap(), 0);
         fs::remove_file(&newer).unwrap();
-        assert_eq!(remove_dangling(&links, &logs).unwrap(), 1);
+        assert_eq!(remove_dangling(&links, &logs, &HashSet::from(["a.log".to_owned()])).unwrap(), 0);
+        assert_eq!(remove_dangling(&links, &logs, &HashSet::new()).unwrap(), 1);
         let mut left: Vec<_> =
             fs::read_dir(&links).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();

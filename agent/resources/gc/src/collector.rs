@@ -15,6 +15,7 @@ use tracing::info;
 
 use super::GcError;
 use super::containers;
+use super::first_runs::FirstRuns;
 use super::fs::FileSystems;
 use super::image_fs::Known;
 use super::images::{RunCache, at_least};
@@ -64,8 +65,8 @@ impl Collector {
             inner.changes_something();
         }
         let mut run = Run::new(dry, Some(steps), &inner.removals);
-        let containers =
-            inner.collect_containers(&mut run, inner.contents(When::Now, !dry).await, false).await;
+        let contents = inner.contents(When::Now, !dry, FirstRuns::default()).await;
+        let containers = inner.collect_containers(&mut run, contents, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
             inner.report(&run, &containers, &images);
@@ -101,7 +102,8 @@ impl Collector {
         let _running = inner.run_lock.lock().await;
         inner.changes_something();
         let mut run = Run::new(false, None, &inner.removals);
-        let done = inner.collect_containers(&mut run, inner.contents(When::Now, true).await, true).await;
+        let contents = inner.contents(When::Now, true, FirstRuns::default()).await;
+        let done = inner.collect_containers(&mut run, contents, true).await;
         inner.reporter.report(
             Part::Container,
             inner.count_early_end(Part::Container, &done).or(run.failure(Part::Container)),

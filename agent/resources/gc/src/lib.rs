@@ -10,6 +10,7 @@
 mod collector;
 mod containers;
 mod error;
+mod first_runs;
 #[cfg(test)]
 mod fixture;
 mod fs;

@@ -2,6 +2,7 @@
 //! `removeContainerLog`, `evictPodLogsDirectories`). Only names of the kubelet's layout are considered,
 //! `<namespace>_<pod>_<uid>/<container>/<run>.log` and what was rotated from it; links are not followed.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -57,14 +58,15 @@ impl Orphan {
 }
 
 /// Lists the logs in the kubelet's layout; none if `root` does not exist. Call this before the runtime is
-/// asked for its containers, so that logs in use belong to a container in its list.
+/// asked for its containers, so that logs in use belong to a container in its list. Those of pods with these
+/// uids are left out.
 ///
 /// # Errors
 /// A directory cannot be listed.
-pub fn scan(root: &Path) -> Result<Vec<PodLogs>, VolumeError> {
+pub fn scan(root: &Path, without: &HashSet<&str>) -> Result<Vec<PodLogs>, VolumeError> {
     let mut pods = Vec::new();
     for directory in directories(root)? {
-        let Some(uid) = uid_of(&directory) else { continue };
+        let Some(uid) = uid_of(&directory).filter(|uid| !without.contains(uid)) else { continue };
         let (mut files, dir) = (Vec::new(), root.join(&directory));
         for container in directories(&dir)? {
             for name in names(&dir.join(&container), |kind| !kind.is_dir())? {

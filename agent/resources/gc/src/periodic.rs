@@ -16,9 +16,10 @@ use nodewarden_tasks::pause::every;
 use tokio::time::Instant;
 
 use super::collector::Collector;
+use super::first_runs::FirstRuns;
 use super::images::RunCache;
 use super::metrics::Part;
-use super::quiet;
+use super::quiet::{self, TRUSTED};
 use super::run::Run;
 use super::shared::{Idle, Shared};
 use super::sweep::When;
@@ -120,9 +121,13 @@ impl Shared {
 
     /// Whether the listing shows that a run has nothing to do but for images.
     fn is_quiet(&self, listing: &Listing) -> bool {
-        let idle = self.idle.lock().as_ref().map(|idle| (idle.began.elapsed(), idle.mark));
+        let idle = self.idle.lock().map(|Idle(mark)| mark).zip(self.since_all_logs());
         let found = quiet::mark(listing).wrapping_add(self.mark_of_pods());
         quiet::is_quiet(idle, found, quiet::all_alive(listing))
+    }
+
+    fn since_all_logs(&self) -> Option<Duration> {
+        self.all_logs.lock().map(|began| began.elapsed())
     }
 
     fn mark_of_pods(&self) -> u64 {
@@ -153,7 +158,14 @@ impl Shared {
         *self.idle.lock() = None;
         // Before anything is read: what changes meanwhile makes the next run a whole one.
         let (began, pods) = (Instant::now(), self.mark_of_pods());
-        let contents = self.contents(when, true).await;
+        let without = match (when, self.since_all_logs()) {
+            (When::Shared, Some(since)) if since <= TRUSTED => FirstRuns::of(self.board.pods()),
+            _ => {
+                *self.all_logs.lock() = Some(began);
+                FirstRuns::default()
+            }
+        };
+        let contents = self.contents(when, true, without).await;
         let found = contents.as_ref().ok().map(|contents| quiet::mark(&contents.listing));
         let detected = match &contents {
             Ok(contents) => self.detect(&contents.listing, &mut RunCache::default()).await.map(drop),
@@ -165,8 +177,12 @@ impl Shared {
             Ok(()) => self.collect_images(&mut run).await,
             failed => failed,
         };
+        if containers.is_err() {
+            // All were not looked at.
+            *self.all_logs.lock() = None;
+        }
         if containers.is_ok() && images.is_ok() && run.had_nothing_to_do() {
-            *self.idle.lock() = found.map(|found| Idle { began, mark: found.wrapping_add(pods) });
+            *self.idle.lock() = found.map(|found| Idle(found.wrapping_add(pods)));
         }
         self.report(&run, &containers, &images);
     }

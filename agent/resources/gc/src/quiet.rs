@@ -1,5 +1,5 @@
-//! Whether a periodic run need not look at containers and logs: nothing has changed since a run that looked
-//! at all of them and had nothing to do. Pure.
+//! Whether a periodic run need not look at containers and logs: nothing has changed since a run that had
+//! nothing to do. Pure.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -9,16 +9,15 @@ use nodewarden_model::PodView;
 use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
 
-/// How long a run that had nothing to do stands for later ones. What is not seen in a list is found by then,
-/// such as logs that someone put there. A run reads a directory, three files and a link of each container,
-/// which nothing else reads: they come from the disk.
-const TRUSTED: Duration = Duration::from_secs(30 * 60);
+/// How long after a run that looked at the logs of all pods another one does. What is not seen in a list is
+/// found by then, such as logs that someone put there.
+pub const TRUSTED: Duration = Duration::from_secs(30 * 60);
 
-/// Whether there is nothing to do for containers and logs. `idle`: time since the last run that looked at
-/// all of them, and what it found as [`mark`] has it, if it had nothing to do and did not fail; `found`: the
-/// same of now; `all_alive`: a dead container or sandbox may become due by time alone.
-pub fn is_quiet(idle: Option<(Duration, u64)>, found: u64, all_alive: bool) -> bool {
-    all_alive && idle.is_some_and(|(since, then)| since <= TRUSTED && then == found)
+/// Whether there is nothing to do for containers and logs. `idle`: what the last run found as [`mark`] has it,
+/// if it had nothing to do and did not fail, and the time since the logs of all pods were looked at; `found`:
+/// what it would find now; `all_alive`: a dead container or sandbox may become due by time alone.
+pub fn is_quiet(idle: Option<(u64, Duration)>, found: u64, all_alive: bool) -> bool {
+    all_alive && idle.is_some_and(|(then, since)| since <= TRUSTED && then == found)
 }
 
 /// Whether all containers run and all sandboxes are ready.
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_run_is_quiet_only_shortly_after_one_that_found_the_same() {
-        let after = |seconds, mark| Some((Duration::from_secs(seconds), mark));
+        let after = |seconds, mark| Some((mark, Duration::from_secs(seconds)));
         for (idle, found, all_alive, quiet) in [
             (after(57, 7), 7, true, true),
             (after(1800, 7), 7, true, true),

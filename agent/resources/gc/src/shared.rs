@@ -55,14 +55,10 @@ pub struct Deps {
     pub acts: bool,
 }
 
-/// A run that looked at everything and had nothing to do.
-#[derive(Debug)]
-pub struct Idle {
-    /// When it began.
-    pub began: Instant,
-    /// What the runtime had and which pods there were, as [`quiet`](super::quiet) marks it.
-    pub mark: u64,
-}
+/// A run that had nothing to do: what the runtime had and which pods there were, as
+/// [`quiet`](super::quiet) marks it.
+#[derive(Debug, Clone, Copy)]
+pub struct Idle(pub u64);
 
 /// What every part of a run works with.
 pub struct Shared {
@@ -89,6 +85,8 @@ pub struct Shared {
     pub pressure: Notify,
     /// The last whole periodic run, if it had nothing to do.
     pub idle: Mutex<Option<Idle>>,
+    /// When the last periodic run began that looked at the logs of all pods.
+    pub all_logs: Mutex<Option<Instant>>,
     /// How often something was removed.
     pub removals: Arc<AtomicU64>,
 }
@@ -122,6 +120,7 @@ impl Shared {
             run_lock: tokio::sync::Mutex::new(()),
             pressure: Notify::new(),
             idle: Mutex::default(),
+            all_logs: Mutex::default(),
             removals: Arc::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! Removes dead containers, dead sandboxes and the logs of both (kubelet `containerGC.GarbageCollect`).
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use nodewarden_tasks::blocking;
 use tracing::debug;
 
 use super::containers::{self, Pods, Present};
+use super::first_runs::FirstRuns;
 use super::logs::{self, Orphan, PodLogs};
 use super::metrics::Part;
 use super::run::Run;
@@ -35,13 +37,19 @@ pub enum When {
 
 impl Shared {
     /// Reads the logs and the runtime's list. `remove_links`: links to logs that are gone are removed first,
-    /// in the same turn of a blocking thread.
+    /// in the same turn of a blocking thread. The logs of pods in `without` are not looked at, nor the links
+    /// to them.
     ///
     /// # Errors
     /// The runtime cannot be listed. That logs cannot be listed is found when they are collected.
-    pub async fn contents(&self, when: When, remove_links: bool) -> Result<Contents, GcError> {
+    pub async fn contents(
+        &self,
+        when: When,
+        remove_links: bool,
+        without: FirstRuns,
+    ) -> Result<Contents, GcError> {
         // The logs first: a shared list is never older than the question for it, too.
-        let logs = self.find_logs(remove_links).await;
+        let logs = self.find_logs(remove_links, without).await;
         Ok(Contents { logs, listing: self.list(when).await? })
     }
 
@@ -119,13 +127,13 @@ impl Shared {
     }
 
     /// The directories of logs, and what is in them.
-    async fn find_logs(&self, remove_links: bool) -> Result<Vec<PodLogs>, GcError> {
+    async fn find_logs(&self, remove_links: bool, without: FirstRuns) -> Result<Vec<PodLogs>, GcError> {
         let root = self.logs_dir.clone();
         let found = blocking::TIDYING.run(move || {
             if remove_links {
-                remove_dangling(&root);
+                remove_dangling(&root, &without.links());
             }
-            logs::scan(&root)
+            logs::scan(&root, &without.uids())
         });
         let found = found.await;
         Ok(found.map_err(|_| GcError::Panicked)??)
@@ -160,7 +168,7 @@ impl Shared {
     async fn remove_links(&self) {
         let logs = self.logs_dir.clone();
         // A panic is a bug of the agent; it is tried again.
-        let _ = blocking::TIDYING.run(move || remove_dangling(&logs)).await;
+        let _ = blocking::TIDYING.run(move || remove_dangling(&logs, &HashSet::new())).await;
     }
 
     /// Notes in these directories that their logs are this agent's.
@@ -201,9 +209,9 @@ impl Shared {
     }
 }
 
-fn remove_dangling(logs: &Path) {
+fn remove_dangling(logs: &Path, without: &HashSet<String>) {
     let directory = log_links::directory(logs);
-    if let Err(error) = log_links::remove_dangling(&directory, logs) {
+    if let Err(error) = log_links::remove_dangling(&directory, logs, without) {
         debug!("cannot remove links to logs in {}: {error}", directory.display());
     }
 }

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::os::unix::fs::symlink;
 
 use nodewarden_cri::Listing;
@@ -61,7 +62,7 @@ fn only_names_of_the_kubelets_layout_are_parsed() {
 fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    assert_eq!(scan(&root.join("none")).unwrap(), []);
+    assert_eq!(scan(&root.join("none"), &HashSet::new()).unwrap(), []);
     for file in [
         "shop_web_1b2c/c/0.log",
         "shop_web_1b2c/c/0.log.20261121-040001.gz",
@@ -85,7 +86,10 @@ fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
     write(dir.path(), "outside/c/0.log");
     symlink(root.join("outside"), root.join("shop_link_55")).unwrap();
     symlink(root.join("outside/c"), root.join("shop_web_1b2c/linked")).unwrap();
-    let found = scan(root).unwrap();
+    let found = scan(root, &HashSet::new()).unwrap();
+    let some = scan(root, &HashSet::from([UID, "gone"])).unwrap();
+    let left_out: Vec<_> = found.iter().filter(|one| !some.contains(one)).map(|one| &one.uid).collect();
+    assert_eq!(left_out, [UID], "by uid");
     let theirs = container("x", "77", "c", 0, nodewarden_proto::runtime::v1::ContainerState::ContainerExited);
     let ours = container("y", UID, "c", 1, nodewarden_proto::runtime::v1::ContainerState::ContainerRunning);
     let present = Present::new(&Listing { sandboxes: Vec::new(), containers: vec![theirs, ours] });
@@ -138,10 +142,10 @@ fn logs_of_present_pods_get_their_owner() {
     for file in ["shop_web_1b2c/c/0.log", "shop_kubelet_88/c/0.log"] {
         write(dir.path(), file);
     }
-    let found = scan(dir.path()).unwrap();
+    let found = scan(dir.path(), &HashSet::new()).unwrap();
     assert_eq!(unmarked(&found, &known(false)).collect::<Vec<_>>(), ["shop_web_1b2c"]);
     log_owner::mark(&dir.path().join("shop_web_1b2c"), "me").unwrap();
-    let found = scan(dir.path()).unwrap();
+    let found = scan(dir.path(), &HashSet::new()).unwrap();
     assert_eq!(unmarked(&found, &known(false)).count(), 0);
 }
 

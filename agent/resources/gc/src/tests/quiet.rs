@@ -7,7 +7,7 @@ use std::time::Duration;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::SharedList;
 use nodewarden_cri::runtime_fixture::{self, FakeRuntime};
-use nodewarden_model::GcSettings;
+use nodewarden_model::{ContainerState, ContainerView, GcSettings};
 use nodewarden_pods::log_owner;
 use nodewarden_pods::source::SourcedPod;
 use nodewarden_pods::status::DesiredPods;
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::fixture::views::{container, pod, sandbox, view};
+use crate::fixture::views::{at, container, pod, sandbox, view, waiting};
 use crate::fixture::{CAPACITY, Fixture, State, settings};
 use crate::periodic::Cause;
 use crate::sweep::When;
@@ -112,6 +112,31 @@ async fn a_run_that_left_something_or_failed_or_is_long_ago_is_followed_by_a_who
     fixture.collector.run_once(When::Now).await;
     assert!(fixture.runtime.state().removed.is_empty() && fixture.collector.0.idle.lock().is_some());
     assert!(is_whole(&fixture).await, "a dead container may become due by time alone");
+}
+
+/// Logs of runs that the runtime does not know, of a pod whose containers all run for the first time.
+#[tokio::test(start_paused = true)]
+async fn the_logs_of_first_runs_are_looked_at_each_half_an_hour() {
+    let fixture = idle().await;
+    let state = ContainerState::Running { since: at(0) };
+    let main = ContainerView { state, ..waiting("main", "c", None) };
+    let pod = pod("u", json!([]));
+    fixture.board.set((*view(pod.clone(), vec![main.clone()])).clone());
+    let log = fixture.dir.path().join("logs/shop_u_u/main/7.log");
+    let run_finds_it = async || {
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        std::fs::write(&log, "").unwrap();
+        fixture.collector.run_once(When::Shared).await;
+        !log.exists()
+    };
+    tokio::time::advance(Duration::from_secs(20 * 60)).await;
+    assert!(!run_finds_it().await, "left out");
+    tokio::time::advance(Duration::from_secs(10 * 60 + 1)).await;
+    assert!(run_finds_it().await, "half an hour after the start");
+    assert!(!run_finds_it().await, "a moment after that");
+    let restarted = ContainerView { restarts: 1, ..main };
+    fixture.board.set((*view(pod, vec![restarted])).clone());
+    assert!(run_finds_it().await, "a container was restarted");
 }
 
 /// A list that others asked for is old by then.
