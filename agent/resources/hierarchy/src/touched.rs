@@ -14,8 +14,9 @@ use tracing::{info, warn};
 
 /// One full reconcile of so many reads all limits.
 pub const ALL_EVERY: u32 = 15;
-/// With more changed cgroups than this, all are read.
-const MOST: usize = 10_000;
+/// With more changed directories than this, all are read: about 1,500 pods that start within a minute on
+/// cgroup v1, where a cgroup has one in each hierarchy. They take 17 bytes each until the next comparison.
+const MOST: usize = 32_000;
 /// Bytes that one read of the reports takes at most: of some 400.
 const READ_BYTES: usize = 32 << 10;
 /// Files that change no limit: processes enter, are frozen, killed or waited for.
@@ -53,8 +54,10 @@ pub enum Compare {
 /// The directories of cgroups that were written to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Directories with limits that were written, and those in which a cgroup was made.
+    /// Directories with limits that were written.
     pub limits: HashSet<Directory>,
+    /// Directories in which a cgroup was made: that changes no limit of theirs.
+    pub parents: HashSet<Directory>,
     /// Directories whose children may have lost their limits.
     pub children: HashSet<Directory>,
 }
@@ -97,12 +100,12 @@ impl Touched {
         Ok((NoticeQueue::of_changes(mounts.iter().map(|(mount, _)| &**mount))?, mounts))
     }
 
-    /// Whether the cgroup at `path` has one of these directories.
-    pub fn is_in(&self, path: &str, directories: &HashSet<Directory>) -> bool {
-        !directories.is_empty()
+    /// Whether one of the cgroup's directories is in one of these sets.
+    pub fn is_in<const N: usize>(&self, path: &str, sets: [&HashSet<Directory>; N]) -> bool {
+        sets.iter().any(|set| !set.is_empty())
             && self.mounts.iter().any(|(mount, file_system)| {
                 let here = join(mount, path).symlink_metadata();
-                here.is_ok_and(|here| directories.contains(&(*file_system, here.ino())))
+                here.is_ok_and(|here| sets.iter().any(|set| set.contains(&(*file_system, here.ino()))))
             })
     }
 
@@ -137,7 +140,7 @@ impl Touched {
                     self.all |= read.overflowed;
                     for notice in read.notices.into_iter().filter(|notice| notice.pid != own) {
                         let directory = (notice.file_system, notice.cgroup);
-                        self.written.note(directory, notice.name);
+                        self.written.note(directory, notice.name, notice.is_new);
                     }
                 }
                 Ok(None) => return,
@@ -156,7 +159,7 @@ impl Touched {
     pub fn take(&mut self) -> Compare {
         self.drain();
         let written = std::mem::take(&mut self.written);
-        let doubted = std::mem::take(&mut self.all) || written.limits.len() > MOST || self.queue.is_none();
+        let doubted = std::mem::take(&mut self.all) || written.is_too_much() || self.queue.is_none();
         match self.since_all {
             Some(since) if !doubted && since + 1 < ALL_EVERY => {
                 self.since_all = Some(since + 1);
@@ -171,13 +174,21 @@ impl Touched {
 }
 
 impl Written {
-    /// Takes in one report.
-    fn note(&mut self, directory: Directory, name: &[u8]) {
-        if name == RESETS {
+    /// Takes in one report: a cgroup `name` was made there, or a file of this name written.
+    fn note(&mut self, directory: Directory, name: &[u8], is_new: bool) {
+        if is_new {
+            if !self.is_too_much() {
+                self.parents.insert(directory);
+            }
+        } else if name == RESETS {
             self.children.insert(directory);
-        } else if !NO_LIMITS.contains(&name) && self.limits.len() <= MOST {
+        } else if !NO_LIMITS.contains(&name) && !self.is_too_much() {
             self.limits.insert(directory);
         }
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.limits.len() + self.parents.len() > MOST
     }
 }
 
@@ -188,16 +199,29 @@ mod tests {
     #[test]
     fn only_writes_to_limits_count() {
         let mut written = Written::default();
-        let mut note = |id, name: &[u8]| {
-            written.note((7, id), name);
-            (written.limits.len(), written.children.len())
+        let mut note = |id, name: &[u8], is_new| {
+            written.note((7, id), name, is_new);
+            (written.limits.len(), written.children.len(), written.parents.len())
         };
-        assert_eq!(note(1, b"cgroup.procs"), (0, 0));
-        assert_eq!(note(2, b"tasks"), (0, 0));
-        assert_eq!(note(3, b"memory.max"), (1, 0));
-        assert_eq!(note(3, b"cpu.shares"), (1, 0));
-        assert_eq!(note(4, b"cri-containerd-new.scope"), (2, 0), "a container");
-        assert_eq!(note(5, RESETS), (2, 1));
+        assert_eq!(note(1, b"cgroup.procs", false), (0, 0, 0));
+        assert_eq!(note(2, b"tasks", false), (0, 0, 0));
+        assert_eq!(note(3, b"memory.max", false), (1, 0, 0));
+        assert_eq!(note(3, b"cpu.shares", false), (1, 0, 0));
+        assert_eq!(note(4, b"cri-containerd-new.scope", true), (1, 0, 1), "a container");
+        assert_eq!(note(4, b"tasks", true), (1, 0, 1), "a cgroup with the name of a file");
+        assert_eq!(note(5, RESETS, false), (1, 1, 1));
+    }
+
+    #[test]
+    fn of_more_directories_than_are_kept_all_are_read() {
+        let mut written = Written::default();
+        for id in 0..=MOST as u64 {
+            assert!(!written.is_too_much());
+            written.note((7, id), b"cpu.max", id % 2 == 0);
+        }
+        assert!(written.is_too_much());
+        written.note((7, u64::MAX), b"cpu.max", false);
+        assert_eq!(written.limits.len() + written.parents.len(), MOST + 1, "no more are kept");
     }
 
     #[test]

@@ -12,6 +12,8 @@ const KERNFS: i32 = 0xfe;
 
 /// `FAN_Q_OVERFLOW`.
 const OVERFLOW: u64 = 0x4000;
+/// `FAN_CREATE`.
+const CREATE: u64 = 0x0100;
 
 /// That a process has changed a file of a kernfs, or made a directory in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Notice<'a> {
     pub cgroup: u64,
     /// The name of the file, or of the new directory.
     pub name: &'a [u8],
+    /// It is a new directory.
+    pub is_new: bool,
 }
 
 /// What one read(2) returned.
@@ -44,7 +48,7 @@ pub fn notices(mut bytes: &[u8]) -> Notices<'_> {
         && !event.is_empty()
     {
         all.notices.extend(notice(event));
-        all.overflowed |= array(event, 8).is_some_and(|mask| u64::from_ne_bytes(mask) & OVERFLOW != 0);
+        all.overflowed |= mask(event).is_some_and(|mask| mask & OVERFLOW != 0);
         bytes = rest;
     }
     all
@@ -60,15 +64,20 @@ fn notice(event: &[u8]) -> Option<Notice<'_>> {
         && !info.is_empty()
     {
         if info[0] == DIRECTORY_AND_NAME {
-            return of_kernfs(info.get(INFO_HEADER..)?, pid);
+            return of_kernfs(info.get(INFO_HEADER..)?, pid, mask(event)? & CREATE != 0);
         }
         infos = rest;
     }
     None
 }
 
+/// What has happened in an event.
+fn mask(event: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(array(event, 8)?))
+}
+
 /// The file system's id, `struct file_handle`, and the name with a zero behind it.
-fn of_kernfs(place: &[u8], pid: i32) -> Option<Notice<'_>> {
+fn of_kernfs(place: &[u8], pid: i32, is_new: bool) -> Option<Notice<'_>> {
     let file_system = u64::from_ne_bytes(array(place, 0)?);
     let handle = place.get(8..)?;
     let length = usize::try_from(word(handle, 0)?).ok()?;
@@ -76,7 +85,7 @@ fn of_kernfs(place: &[u8], pid: i32) -> Option<Notice<'_>> {
     let cgroup = u64::from_ne_bytes(array(handle, 8)?);
     let name = handle.get(8usize.checked_add(length)?..)?;
     let end = name.iter().position(|byte| *byte == 0)?;
-    is_kernfs.then(|| Notice { pid, file_system, cgroup, name: &name[..end] })
+    is_kernfs.then(|| Notice { pid, file_system, cgroup, name: &name[..end], is_new })
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -122,8 +131,13 @@ mod tests {
         bytes.extend(event(9, DIRECTORY_AND_NAME, 1, 44, b"cpu.max"));
         bytes.extend(event(10, DIRECTORY_AND_NAME, KERNFS, 45, b""));
         let file_system = u64::from_ne_bytes([7; 8]);
-        let of = |pid, cgroup, name: &'static str| Notice { pid, file_system, cgroup, name: name.as_bytes() };
-        assert_eq!(notices(&bytes).notices, [of(7, 42, "memory.max"), of(10, 45, "")]);
+        let of = |pid, cgroup, name: &'static str, is_new| {
+            Notice { pid, file_system, cgroup, name: name.as_bytes(), is_new }
+        };
+        let mut made = event(11, DIRECTORY_AND_NAME, KERNFS, 46, b"pod1");
+        made[8..16].copy_from_slice(&(CREATE | 0x4000_0000).to_ne_bytes());
+        assert_eq!(notices(&made).notices, [of(11, 46, "pod1", true)]);
+        assert_eq!(notices(&bytes).notices, [of(7, 42, "memory.max", false), of(10, 45, "", false)]);
         assert_eq!(notices(&bytes[..bytes.len() - 1]).notices.len(), 1);
         assert!(!notices(&bytes).overflowed);
         let mut of_later_version = event(7, DIRECTORY_AND_NAME, KERNFS, 42, b"memory.max");

@@ -31,14 +31,14 @@ impl Reconciler {
         troubled: &BTreeSet<Arc<str>>,
     ) -> ByPath {
         let parents: BTreeSet<&str> = wanted.pods.keys().filter_map(|path| parent(path)).collect();
-        let is_reset = |parent: &&str| self.touched.is_in(parent, &written.children);
+        let is_reset = |parent: &&str| self.touched.is_in(parent, [&written.children]);
         let reset: BTreeSet<&str> = parents.into_iter().filter(is_reset).collect();
         let is_in_doubt = |path: &Arc<str>| {
             !wanted.pods.contains_key(path)
                 || !self.everywhere.contains(path)
                 || troubled.contains(path)
                 || parent(path).is_some_and(|parent| reset.contains(parent))
-                || self.touched.is_in(path, &written.limits)
+                || self.touched.is_in(path, [&written.limits])
         };
         let limits = wanted.limits.iter().filter(|(path, _)| is_in_doubt(path));
         limits.map(|(path, limits)| (path.clone(), limits.clone())).collect()
@@ -46,12 +46,11 @@ impl Reconciler {
 
     /// Whether the containers of a pod need not be compared: `known` are those of the last full reconcile.
     pub(super) fn are_untouched(&self, pod: &str, known: &SeenContainers, written: &Written) -> bool {
-        !self.touched.is_in(pod, &written.limits)
-            && !self.touched.is_in(pod, &written.children)
+        !self.touched.is_in(pod, [&written.limits, &written.parents, &written.children])
             && (written.limits.is_empty()
                 || known
                     .names(pod)
-                    .all(|name| !self.touched.is_in(&format!("{pod}/{name}"), &written.limits)))
+                    .all(|name| !self.touched.is_in(&format!("{pod}/{name}"), [&written.limits])))
     }
 }
 
