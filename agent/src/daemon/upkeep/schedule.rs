@@ -9,8 +9,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// The longest time between two passes; less where removed cgroups are kept for less.
 const QUIET: Duration = Duration::from_secs(10);
 /// How often the tree is walked even if nothing seems amiss: the kernel reports every cgroup that is made or
-/// removed, and each report that is lost, after which the tree is walked at once.
-const WALK: Duration = Duration::from_secs(300);
+/// removed, and each report that is lost, after which the tree is walked at once. With 1,000 pods on cgroup v1
+/// that is 100,000 system calls.
+const WALK: Duration = Duration::from_secs(30 * 60);
 /// How often free memory is given back, which takes about a millisecond, while there is something to do.
 const TRIM: Duration = Duration::from_secs(10);
 /// How long after the end of a minute that is done, and code that ran once unmapped, which costs about a
@@ -198,8 +199,9 @@ mod tests {
         assert!((590..=601).contains(&busy.all), "{busy:?}");
         assert_eq!(quiet.trims, quiet.unmaps);
         assert!((60..=70).contains(&busy.trims), "{busy:?}");
+        assert_eq!(run(ProgramStats::Sampled, 3 * 3600 + 60, |_| false).walks, 6);
         for passes in [quiet, busy] {
-            assert!((1..=2).contains(&passes.walks) && (59..=61).contains(&passes.samples), "{passes:?}");
+            assert!(passes.walks == 0 && (59..=61).contains(&passes.samples), "{passes:?}");
             assert!((9..=10).contains(&passes.unmaps), "{passes:?}");
         }
     }
