@@ -58,14 +58,6 @@ impl Source<'_> {
         self.slot(group, Topic::Cpu)
     }
 
-    /// Whether a task of the cgroup has run since a reading, or runs now; `None` if that is not counted.
-    /// `before`: the switches of that reading. `running` are the slots that have a task on a CPU.
-    pub fn ran(&self, group: &Group, before: Option<u64>, running: &[u32]) -> Option<bool> {
-        let slot = self.slot(group, Topic::Cpu)?;
-        let before = before?;
-        Some(running.contains(&slot) || self.cells.switches(slot) != before)
-    }
-
     /// Reads all counters except those of the CPU into `totals`. Counters that have no slot any more keep
     /// their last value.
     pub fn others(&self, group: &Group, totals: &mut KernelCounters) {

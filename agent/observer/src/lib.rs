@@ -20,6 +20,7 @@ pub mod neighbours;
 mod observation;
 mod observer;
 mod packed;
+mod ran;
 mod reading;
 pub mod registry;
 mod remembered;

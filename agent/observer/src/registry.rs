@@ -98,6 +98,7 @@ pub struct Registry {
     retired: Vec<Retired>,
     generations: u64,
     removals: u64,
+    changes: u64,
     /// Whether a record named a cgroup that is not known, so that the tree has to be walked.
     unknown: bool,
 }
@@ -116,6 +117,12 @@ impl Registry {
     /// How many cgroups were created and removed so far: while it stays the same, the same ones are there.
     pub fn version(&self) -> [u64; 2] {
         [self.generations, self.removals]
+    }
+
+    /// How many directories were made and removed so far: while it stays the same, each cgroup has the slots
+    /// that it had.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Number of cgroups with counters now: slots in use in the hierarchy with the most of them.
@@ -205,6 +212,7 @@ impl Registry {
         if self.members[space].insert(id, path.clone()).is_some() {
             return false;
         }
+        self.changes += 1;
         let place = Place { id, slot, released: false, removed_ns: None };
         if let Some(group) = self.groups.get_mut(&path)
             && group.removed.is_none()
@@ -273,6 +281,7 @@ impl Registry {
         // Nothing is removed at 0 ns, the moment of the machine's start.
         place.removed_ns = Some(NonZeroU64::new(time.monotonic_ns).unwrap_or(NonZeroU64::MIN));
         self.leaving.insert(path.clone());
+        self.changes += 1;
         if group.places.iter().flatten().any(|p| p.removed_ns.is_none()) {
             return None;
         }

@@ -17,6 +17,7 @@ use super::idle::WithParents;
 use super::kernel_side::KernelSide;
 use super::names::Names;
 use super::neighbours;
+use super::ran::{Ran, Seen};
 use super::reading::Reading;
 use super::registry::{Group, Place, Registry};
 use super::remembered::Remembered;
@@ -43,6 +44,8 @@ pub struct Sampler {
     lost_waits_ns: u64,
     /// By path. Boxed: a map has room for more entries than it holds.
     remembered: BTreeMap<Arc<str>, Box<Remembered>>,
+    /// What was counted at the last look for what has run.
+    ran: Ran,
     /// Counts the readings at which other cgroups were there than before.
     round: u32,
     /// When [`Sampler::remember`] began last, and when it began to look at all cgroups (CLOCK_MONOTONIC).
@@ -58,6 +61,7 @@ impl Sampler {
             files,
             lost_waits_ns: 0,
             remembered: BTreeMap::new(),
+            ran: Ran::default(),
             round: 0,
             remembered_ns: 0,
             all_read_ns: 0,
@@ -108,13 +112,15 @@ impl Sampler {
     pub fn remember(&mut self, registry: &Mutex<Registry>, names: &Names) {
         let now = MonotonicClock::now_ns();
         let last = std::mem::replace(&mut self.remembered_ns, now);
-        let groups = match &self.kernel {
-            Some(kernel) if now.saturating_sub(self.all_read_ns) < ALL.as_nanos() as u64 => {
-                let groups = self.that_ran(kernel, &registry.lock(), last);
+        let is_all = now.saturating_sub(self.all_read_ns) >= ALL.as_nanos() as u64;
+        let Self { kernel, remembered, ran, .. } = &mut *self;
+        let some = kernel.as_ref().filter(|_| !is_all);
+        let groups = match some.map(|kernel| that_ran(kernel, remembered, ran, &registry.lock(), last)) {
+            Some(groups) => {
                 self.read_some(&groups);
                 groups
             }
-            _ => {
+            None => {
                 let groups = groups(registry);
                 self.enter(&groups);
                 let Self { kernel, files, remembered, .. } = self;
@@ -194,32 +200,6 @@ impl Sampler {
         debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
     }
 
-    /// The cgroups in which something ran or that are new since the last reading, those without counters of
-    /// their own, and all above them. `last_ns`: when that reading began.
-    fn that_ran(&self, kernel: &KernelSide, registry: &Registry, last_ns: u64) -> Vec<Group> {
-        let source = kernel.source();
-        let running: Vec<u32> = kernel.cells.running().into_iter().map(|(slot, _)| slot).collect();
-        // The record of a removal comes a moment after it.
-        let since = last_ns.saturating_sub(GRACE.as_nanos() as u64);
-        // Both are in the order of paths.
-        let mut remembered = self.remembered.iter().peekable();
-        let ran = |group: &&Group| {
-            let path = &group.path;
-            while remembered.next_if(|(own, _)| !Arc::ptr_eq(own, path) && *own < path).is_some() {}
-            let known = remembered.next_if(|(own, _)| Arc::ptr_eq(own, path) || *own == path);
-            if removed_since(group, since) {
-                return true;
-            }
-            let Some((_, known)) = known.filter(|(_, own)| own.generation == group.generation) else {
-                return true;
-            };
-            group.removed.is_none() && source.ran(group, known.counters.switches(), &running).unwrap_or(true)
-        };
-        let paths = WithParents::of(registry.groups().filter(ran).map(|group| &*group.path));
-        // They are few as a rule: a look-up of each takes less time than a look at all again.
-        paths.filter_map(|path| registry.group(path)).cloned().collect()
-    }
-
     /// Updates the readings of `groups`, and leaves the others as they are.
     fn read_some(&mut self, groups: &[Group]) {
         self.counters(groups);
@@ -297,6 +277,53 @@ impl Sampler {
         }
         Topic::ALL.into_iter().map(|topic| (topic.spec().events)(&counters)).sum()
     }
+}
+
+/// The cgroups in which something ran or that are new since the last reading, those without counters of
+/// their own, and all above them. `last_ns`: when that reading began.
+fn that_ran(
+    kernel: &KernelSide,
+    remembered: &BTreeMap<Arc<str>, Box<Remembered>>,
+    ran: &mut Ran,
+    registry: &Registry,
+    last_ns: u64,
+) -> Vec<Group> {
+    let source = kernel.source();
+    let running: Vec<u32> = kernel.cells.running().into_iter().map(|(slot, _)| slot).collect();
+    let switches = |slot| kernel.cells.switches(slot);
+    // They are few as a rule: a look-up of each takes less time than a look at all again.
+    let groups = |paths: WithParents<'_>| paths.filter_map(|path| registry.group(path)).cloned().collect();
+    if let Some(paths) = ran.since(registry.changes(), &running, switches) {
+        return groups(WithParents::of(paths.into_iter()));
+    }
+    // The record of a removal comes a moment after it.
+    let since = last_ns.saturating_sub(GRACE.as_nanos() as u64);
+    // Both are in the order of paths.
+    let mut remembered = remembered.iter().peekable();
+    let mut seen = Vec::new();
+    let has_run = |group: &&Group| {
+        let path = &group.path;
+        while remembered.next_if(|(own, _)| !Arc::ptr_eq(own, path) && *own < path).is_some() {}
+        let known = remembered.next_if(|(own, _)| Arc::ptr_eq(own, path) || *own == path);
+        let slot = source.cpu_slot(group);
+        let now = slot.map(switches);
+        if group.removed.is_none() {
+            seen.push(Seen { path: path.clone(), slot, switches: now.unwrap_or_default() });
+        }
+        if removed_since(group, since) {
+            return true;
+        }
+        let Some((_, known)) = known.filter(|(_, own)| own.generation == group.generation) else {
+            return true;
+        };
+        let before = known.counters.switches();
+        let is_same = now.is_some() && now == before && slot.is_none_or(|slot| !running.contains(&slot));
+        group.removed.is_none() && !is_same
+    };
+    let groups = groups(WithParents::of(registry.groups().filter(has_run).map(|group| &*group.path)));
+    seen.shrink_to_fit();
+    ran.set(registry.changes(), seen);
+    groups
 }
 
 /// Begins a reading of `groups`, which were entered: reads the counters by which it is known where something
