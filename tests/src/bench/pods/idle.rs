@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_secs(5);
 pub struct Cost {
     /// CPU seconds per minute.
     pub cpu: f64,
-    /// Wake-ups of all threads a minute.
+    /// Wake-ups of all threads a minute, but for waits for pages of code from the disk.
     pub wakes: f64,
     /// All of the resident memory, in bytes.
     pub resident: u64,
@@ -35,7 +35,8 @@ pub fn cost(run: &Run<'_>, fixture: &PodsFixture<'_>, time: Duration) -> Result<
     std::thread::sleep(time);
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
     let cpu = (agent.cpu_time()? - before).as_secs_f64() / minutes;
-    let wakes = earlier.wakes_since(agent.pid()) as f64 / minutes;
+    let (wakes, _) = earlier.wakes_since(agent.pid());
+    let wakes = wakes as f64 / minutes;
     let by_thread = earlier.since(agent.pid(), begun.elapsed());
     run.progress(&format!("CPU by thread, ms a minute (wake-ups): {by_thread}"));
     // From outside: a request would have the agent map code that it does not use when it is idle.
@@ -53,6 +54,9 @@ struct Ran {
     ns: u64,
     /// Voluntary context switches: as often it was woken.
     wakes: u64,
+    /// How often it waited for a page of code or constants that the machine had dropped from its page cache
+    /// (major faults). Each wait is a voluntary switch too.
+    faults: u64,
 }
 
 impl CpuByThread {
@@ -71,9 +75,11 @@ impl CpuByThread {
         used(differences(&self.0, &threads(pid)))
     }
 
-    /// Wake-ups of all threads since then.
-    pub fn wakes_since(&self, pid: u32) -> u64 {
-        differences(&self.0, &threads(pid)).values().map(|ran| ran.wakes).sum()
+    /// Wake-ups of all threads since then, and how many more times they waited for a page from the disk.
+    pub fn wakes_since(&self, pid: u32) -> (u64, u64) {
+        let grown = differences(&self.0, &threads(pid));
+        let faults = grown.values().map(|ran| ran.faults).sum();
+        (grown.values().map(|ran| ran.wakes).sum::<u64>().saturating_sub(faults), faults)
     }
 }
 
@@ -87,7 +93,8 @@ fn threads(pid: u32) -> BTreeMap<u32, Ran> {
         // The first number is the time on a CPU (Documentation/scheduler/sched-stats.rst).
         let on_cpu = scheduled.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
         let wakes = read("status").and_then(|text| voluntary(&text)).unwrap_or(0);
-        threads.insert(id, Ran { name: name.trim().to_owned(), ns: on_cpu.unwrap_or(0), wakes });
+        let faults = read("stat").and_then(|text| major_faults(&text)).unwrap_or(0);
+        threads.insert(id, Ran { name: name.trim().to_owned(), ns: on_cpu.unwrap_or(0), wakes, faults });
     }
     threads
 }
@@ -100,6 +107,7 @@ fn differences(before: &BTreeMap<u32, Ran>, after: &BTreeMap<u32, Ran>) -> BTree
         let sum = all.entry(now.name.clone()).or_default();
         sum.ns += now.ns.saturating_sub(then.ns);
         sum.wakes += now.wakes.saturating_sub(then.wakes);
+        sum.faults += now.faults.saturating_sub(then.faults);
     }
     all
 }
@@ -116,6 +124,11 @@ fn used(differences: BTreeMap<String, Ran>) -> String {
 
 fn voluntary(status: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+/// `majflt` of proc_pid_stat(5). The name before it, in parentheses, may have any character.
+fn major_faults(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
 }
 
 /// What each thread has used between two readings, per minute, the largest first.
@@ -152,7 +165,7 @@ mod tests {
     #[test]
     fn threads_are_sorted_by_cpu_time() {
         let of = |list: &[(u32, &str, u64, u64)]| {
-            let ran = |name: &str, ns, wakes| Ran { name: name.to_owned(), ns, wakes };
+            let ran = |name: &str, ns, wakes| Ran { name: name.to_owned(), ns, wakes, faults: 0 };
             list.iter().map(|(id, name, ns, wakes)| (*id, ran(name, *ns, *wakes))).collect()
         };
         // Of two threads of one name the one that had used most has ended.
@@ -177,6 +190,8 @@ mod tests {
         let text = "Threads:\t3\nvoluntary_ctxt_switches:\t77\nnonvoluntary_ctxt_switches:\t5\n";
         assert_eq!(voluntary(text), Some(77));
         assert_eq!(voluntary("Threads:\t3\n"), None);
+        assert_eq!(major_faults("7 (a) b) S 1 2 3 0 -1 4 10 0 55 0 6"), Some(55));
+        assert_eq!(major_faults("7 (a) S 1 2"), None);
     }
 
     #[test]

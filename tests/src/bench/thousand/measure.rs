@@ -43,8 +43,10 @@ pub struct Measured {
     /// How long that was, and CPU seconds a minute.
     pub idle_seconds: u64,
     pub idle_cpu: f64,
-    /// How often a thread of the agent gave the CPU up by itself, a minute.
+    /// How often a thread of the agent gave the CPU up by itself, a minute, but for `faults`: how often one
+    /// waited for a page of its code from the disk, which the machine had dropped from its page cache.
     pub wakes: f64,
+    pub faults: f64,
     /// Calls to the runtime a minute.
     pub calls: f64,
     /// The agent's CPU time for a scrape.
@@ -65,7 +67,7 @@ pub struct Measured {
 
 impl Measured {
     /// Every figure with one value: name, unit and value.
-    pub fn values(&self) -> [(&'static str, &'static str, f64); 14] {
+    pub fn values(&self) -> [(&'static str, &'static str, f64); 15] {
         [
             ("start of all pods", "s", self.start_s),
             ("CPU for the start", "s", self.start_cpu_s),
@@ -73,6 +75,7 @@ impl Measured {
             ("memory right after scrapes", "MB", self.scraped_memory_mb),
             (IDLE_CPU, "s/min", self.idle_cpu),
             (WAKES, "/min", self.wakes),
+            ("waits for dropped pages of code when idle", "/min", self.faults),
             ("calls to the runtime when idle", "/min", self.calls),
             ("CPU for a scrape", "ms", self.scrape_cpu_ms),
             ("CPU for 15 s with a scrape", "ms", self.usual_scrape_cpu_ms),
@@ -109,7 +112,8 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     std::thread::sleep(idle);
     let minutes = idle.as_secs_f64() / 60.0;
     let idle_cpu = (agent.cpu_time()? - before).as_secs_f64() / minutes;
-    let wakes = threads.wakes_since(agent.pid()) as f64 / minutes;
+    let (wakes, faults) = threads.wakes_since(agent.pid());
+    let [wakes, faults] = [wakes, faults].map(|count| count as f64 / minutes);
     let by_thread = threads.since(agent.pid(), idle);
     let calls = self::calls(&scale)?.saturating_sub(calls) as f64 / minutes;
     run.progress(&format!("{pods} pods: CPU by thread, ms a minute (wake-ups): {by_thread}"));
@@ -139,6 +143,7 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
         idle_seconds,
         idle_cpu,
         wakes,
+        faults,
         calls,
         scrape_cpu_ms,
         scrapes_ms,
