@@ -12,12 +12,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::{Sleep, sleep};
 
+/// With so many bytes read at once the runtime may have more to send than the socket has room for (208 KiB by
+/// default, with what the kernel keeps beside them): the rest is waited for as long again, without being woken
+/// when it begins to come.
+const FULL: usize = 128 << 10;
+
 /// A connection that is read a while after it has something to read, and then until it has nothing.
 #[derive(Debug)]
 pub struct Patient {
     /// How long that while is; zero for a connection like any other.
     pause: Duration,
     state: State,
+    /// Bytes read since that while was over.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -35,7 +42,7 @@ enum State {
 impl Patient {
     /// Reads `stream` so long after it has something to read.
     pub fn new(stream: UnixStream, pause: Duration) -> Self {
-        Self { pause, state: State::Empty(stream) }
+        Self { pause, state: State::Empty(stream), bytes: 0 }
     }
 
     /// Goes on to the next state.
@@ -90,10 +97,17 @@ impl AsyncRead for Patient {
                     }
                     match stream.read(into.initialize_unfilled()) {
                         Ok(bytes) => {
+                            this.bytes += bytes;
                             into.advance(bytes);
                             return Poll::Ready(Ok(()));
                         }
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => this.change(empty)?,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            if std::mem::take(&mut this.bytes) < FULL {
+                                this.change(empty)?;
+                            } else {
+                                *until = Some(Box::pin(sleep(pause)));
+                            }
+                        }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) => return Poll::Ready(Err(error)),
                     }
@@ -181,6 +195,26 @@ mod tests {
     #[tokio::test]
     async fn without_a_pause_each_is_read_when_it_comes() {
         assert_eq!(reads(Duration::ZERO).await, ["a", "b", "c", ""]);
+    }
+
+    #[tokio::test]
+    async fn the_rest_of_what_filled_the_socket_wakes_no_task_when_it_begins_to_come() {
+        let (mut runtime, own) = UnixStream::pair().unwrap();
+        let mut own = Patient::new(own, Duration::from_millis(50));
+        for (bytes, is_left) in [(FULL, true), (100, false), (FULL - 1, false)] {
+            runtime.write_all(&vec![7; bytes]).await.unwrap();
+            own.read_exact(&mut vec![0; bytes]).await.unwrap();
+            let more = tokio::time::timeout(Duration::from_millis(5), own.read(&mut [0])).await;
+            assert!(more.is_err(), "nothing more has come");
+            assert_eq!(matches!(own.state, State::Waiting(..)), is_left, "{bytes}");
+        }
+        // What comes then is read after the pause.
+        runtime.write_all(&vec![7; FULL]).await.unwrap();
+        own.read_exact(&mut vec![0; FULL]).await.unwrap();
+        runtime.write_all(b"rest").await.unwrap();
+        let mut rest = [0; 4];
+        own.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"rest");
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ use nodewarden_pods::spec::{Beginning, Host};
 use nodewarden_proto::runtime::v1 as cri;
 use nodewarden_qos as qos;
 use nodewarden_qos::{HierarchyFacts, Levels, Role};
+use nodewarden_storage::state_file::{self, Format};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -32,9 +33,22 @@ use crate::harness::{Context, Failure};
 pub const NODE: &str = "bench";
 /// The owner label of these pods. The agent ignores pods with another owner than itself.
 const OWNER: &str = "bench";
-const CONTAINER: &str = "c";
 /// Time-out for destroying a cgroup.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is kept on disk of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// Nothing; a pod's files are removed after the measured time.
+    Nothing,
+    /// The least with which an agent finds its pods again after a crash of the machine: a record before the
+    /// first call, another one before the pod is ended, and none when its files are gone. Each is on the disk
+    /// before the work goes on.
+    Records,
+}
+
+/// How a record is written.
+const RECORD: Format = Format::new("record", 1);
 
 /// Starts and ends pods by direct calls.
 pub struct Bare {
@@ -52,6 +66,8 @@ pub struct Bare {
 struct Calls {
     client: Client,
     manager: Manager,
+    /// Directory of records.
+    records: PathBuf,
 }
 
 /// Everything that exists before the first call: the pod's cgroup with its limits, its files, and the
@@ -61,14 +77,14 @@ pub struct Prepared {
     paths: PodPaths,
     cgroup: String,
     sandbox: cri::PodSandboxConfig,
-    container: cri::ContainerConfig,
+    containers: Vec<cri::ContainerConfig>,
 }
 
 /// A running pod.
 pub struct Running {
     prepared: Prepared,
     sandbox: String,
-    container: String,
+    containers: Vec<String>,
 }
 
 impl Bare {
@@ -77,7 +93,10 @@ impl Bare {
     pub fn new(context: &Context, socket: &Path) -> Result<Self, Failure> {
         let root = TestRoot::named(context, "-bare")?;
         let manifests = context.temp.join("bare-manifests");
-        std::fs::create_dir_all(&manifests).map_err(Failure::file(&manifests))?;
+        let records = context.temp.join("bare-records");
+        for folder in [&manifests, &records] {
+            std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
+        }
         let config = config(context, socket, root.group().path())?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -105,7 +124,7 @@ impl Bare {
                 .and_then(|path| Resolv::read(path).ok())
                 .unwrap_or_default(),
             image,
-            calls: Arc::new(Calls { client, manager }),
+            calls: Arc::new(Calls { client, manager, records }),
             runtime,
             config,
             manifests,
@@ -170,10 +189,14 @@ impl Bare {
             injection: &injection,
             objects: &objects,
         };
-        let (container, files) =
-            container::plan_container(&pod, CONTAINER, &beginning, &host).map_err(failure)?;
-        files.make(&pod, &host, &objects).map_err(failure)?;
-        Ok(Prepared { container, pod, paths, cgroup, sandbox })
+        let mut containers = Vec::new();
+        for own in &pod.spec().containers {
+            let (container, files) =
+                container::plan_container(&pod, &own.name, &beginning, &host).map_err(failure)?;
+            files.make(&pod, &host, &objects).map_err(failure)?;
+            containers.push(container);
+        }
+        Ok(Prepared { containers, pod, paths, cgroup, sandbox })
     }
 
     /// Starts a pod. Returns it and the time of the first call.
@@ -182,7 +205,7 @@ impl Bare {
     /// A call fails.
     pub fn start(&self, prepared: Prepared) -> Result<(Running, Duration), Failure> {
         let begun = now()?;
-        Ok((self.runtime.block_on(self.calls.start(prepared))?, begun))
+        Ok((self.runtime.block_on(self.calls.start(prepared, Keeps::Nothing))?, begun))
     }
 
     /// Ends a pod. Returns how long it took until its cgroup was gone.
@@ -191,7 +214,7 @@ impl Bare {
     /// A call fails, or the cgroup stays.
     pub fn end(&self, running: Running) -> Result<Duration, Failure> {
         let begun = Instant::now();
-        let paths = self.runtime.block_on(self.calls.clone().end(running))?;
+        let paths = self.runtime.block_on(self.calls.clone().end(running, Keeps::Nothing))?;
         let took = begun.elapsed();
         remove_files(&paths)?;
         Ok(took)
@@ -201,19 +224,26 @@ impl Bare {
     ///
     /// # Errors
     /// As [`Bare::start`].
-    pub fn start_all(&self, pods: Vec<Prepared>, at_once: usize) -> Result<Vec<Running>, Failure> {
-        self.each(pods, at_once, |calls, pod| async move { calls.start(pod).await })
+    pub fn start_all(
+        &self,
+        pods: Vec<Prepared>,
+        at_once: usize,
+        keeps: Keeps,
+    ) -> Result<Vec<Running>, Failure> {
+        self.each(pods, at_once, move |calls, pod| async move { calls.start(pod, keeps).await })
     }
 
     /// Ends pods, at most `at_once` at the same time. Returns how long it took until all cgroups were gone.
     ///
     /// # Errors
     /// As [`Bare::end`].
-    pub fn end_all(&self, pods: Vec<Running>, at_once: usize) -> Result<Duration, Failure> {
+    pub fn end_all(&self, pods: Vec<Running>, at_once: usize, keeps: Keeps) -> Result<Duration, Failure> {
         let begun = Instant::now();
-        let ended = self.each(pods, at_once, |calls, pod| calls.end(pod))?;
+        let ended = self.each(pods, at_once, move |calls, pod| calls.end(pod, keeps))?;
         let took = begun.elapsed();
-        ended.iter().try_for_each(remove_files)?;
+        if keeps == Keeps::Nothing {
+            ended.iter().try_for_each(remove_files)?;
+        }
         Ok(took)
     }
 
@@ -263,25 +293,59 @@ impl Bare {
 }
 
 impl Calls {
-    async fn start(self: &Arc<Self>, prepared: Prepared) -> Result<Running, Failure> {
-        let (config, container) = (prepared.sandbox.clone(), prepared.container.clone());
+    async fn start(self: &Arc<Self>, prepared: Prepared, keeps: Keeps) -> Result<Running, Failure> {
+        let config = prepared.sandbox.clone();
+        self.record(&prepared, "accepted", keeps).await?;
         let sandbox = self.client.run_sandbox(config.clone()).await.map_err(failure)?;
-        let container = self.client.create_container(&sandbox, container, config).await.map_err(failure)?;
-        self.client.start_container(&container).await.map_err(failure)?;
-        Ok(Running { prepared, sandbox, container })
+        let mut containers = Vec::new();
+        for container in prepared.containers.clone() {
+            let id = self.client.create_container(&sandbox, container, config.clone()).await;
+            let id = id.map_err(failure)?;
+            self.client.start_container(&id).await.map_err(failure)?;
+            containers.push(id);
+        }
+        Ok(Running { prepared, sandbox, containers })
     }
 
-    async fn end(self: Arc<Self>, running: Running) -> Result<PodPaths, Failure> {
-        let Running { prepared, sandbox, container } = running;
+    async fn end(self: Arc<Self>, running: Running, keeps: Keeps) -> Result<PodPaths, Failure> {
+        let Running { prepared, sandbox, containers } = running;
+        self.record(&prepared, "terminating", keeps).await?;
         let grace = nodewarden_manifest::grace(&prepared.pod);
-        self.client.stop_container(&container, grace).await.map_err(failure)?;
+        for container in &containers {
+            self.client.stop_container(container, grace).await.map_err(failure)?;
+        }
         self.client.stop_sandbox(&sandbox).await.map_err(failure)?;
         self.client.remove_sandbox(&sandbox).await.map_err(failure)?;
-        let destroyed =
-            tokio::task::spawn_blocking(move || self.manager.destroy(&prepared.cgroup, DESTROY_TIMEOUT))
-                .await;
-        destroyed.map_err(failure)?.map_err(failure)?;
-        Ok(prepared.paths)
+        let done = tokio::task::spawn_blocking(move || {
+            self.manager.destroy(&prepared.cgroup, DESTROY_TIMEOUT).map_err(failure)?;
+            if keeps == Keeps::Records {
+                remove_files(&prepared.paths)?;
+                let record = self.path(&prepared);
+                std::fs::remove_file(&record).map_err(Failure::file(&record))?;
+                state_file::sync(&self.records).map_err(failure)?;
+            }
+            Ok(prepared.paths)
+        });
+        done.await.map_err(failure)?
+    }
+
+    /// Writes the record of a pod; it is on the disk when this returns.
+    async fn record(
+        self: &Arc<Self>,
+        prepared: &Prepared,
+        state: &'static str,
+        keeps: Keeps,
+    ) -> Result<(), Failure> {
+        if keeps == Keeps::Nothing {
+            return Ok(());
+        }
+        let (path, content) = (self.path(prepared), format!("{state} {:?}", prepared.sandbox));
+        let written = tokio::task::spawn_blocking(move || RECORD.write(&path, &content, None, || {})).await;
+        written.map_err(failure)?.map(drop).map_err(failure)
+    }
+
+    fn path(&self, prepared: &Prepared) -> PathBuf {
+        self.records.join(format!("{}.json", prepared.pod.uid))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::bare::Bare;
+use super::bare::{Bare, Keeps};
 use super::evidence::{Evidence, now};
 use super::fixture::{PodsFixture, name};
 use super::manifest::{Program, manifest};
@@ -91,15 +91,16 @@ pub fn by_calls(
     prefix: &str,
     pods: usize,
     at_once: Best,
+    keeps: Keeps,
 ) -> Result<Took, Failure> {
     let manifests = series(prefix, pods, evidence);
     let prepared = bare.prepare(&manifests)?;
     let begun = now()?;
-    let running = bare.start_all(prepared, at_once.up)?;
+    let running = bare.start_all(prepared, at_once.up, keeps)?;
     evidence.all_started(&names(&manifests))?;
     let up = (now()? - begun).as_secs_f64();
     std::thread::sleep(REST);
-    let down = bare.end_all(running, at_once.down)?.as_secs_f64();
+    let down = bare.end_all(running, at_once.down, keeps)?.as_secs_f64();
     Ok(Took { up, down })
 }
 
@@ -110,8 +111,8 @@ pub fn by_calls(
 pub fn best(run: &Run<'_>, bare: &Bare, evidence: &Evidence, pods: usize) -> Result<Best, Failure> {
     let mut tried = Vec::new();
     for at_once in AT_ONCE {
-        let took =
-            by_calls(bare, evidence, &format!("best-{at_once}"), pods, Best { up: at_once, down: at_once })?;
+        let both = Best { up: at_once, down: at_once };
+        let took = by_calls(bare, evidence, &format!("best-{at_once}"), pods, both, Keeps::Nothing)?;
         run.progress(&format!(
             "{pods} pods by bare calls, {at_once} at a time: {:.2} s up, {:.2} s down",
             took.up, took.down

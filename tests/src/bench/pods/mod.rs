@@ -16,11 +16,10 @@ use super::statistics::quantile;
 use super::{Bench, Bound, Figure, Run};
 use crate::fixture::{PrivateContainerd, PrivateOptions, SmallDisk};
 use crate::harness::Failure;
-use bare::Bare;
 use evidence::Evidence;
 use one::Series;
 
-pub(super) use bare::NODE;
+pub(super) use bare::{Bare, Keeps, NODE};
 pub(super) use fixture::PodsFixture;
 pub(super) use idle::{CpuByThread, resident};
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::bare::{self, Least};
 use super::churn::{self, Churn};
 use super::pressure::{self, Pressure};
 use crate::bench::Run;
@@ -17,9 +18,16 @@ pub const MEMORY: &str = "memory without eBPF maps";
 pub const IDLE_CPU: &str = "idle CPU";
 pub const WAKES: &str = "wake-ups when idle";
 pub const DESCRIPTORS: &str = "open descriptors";
+pub const START: &str = "start of all pods";
+pub const START_CPU: &str = "CPU for the start";
+pub const BARE_START: &str = "start by bare calls";
+pub const BARE_CPU: &str = "CPU for bare calls and runtime";
 pub const READY: &str = "start of the agent to ready";
 /// Pause after the start, in which the agent has time to finish.
 const REST: Duration = Duration::from_secs(10);
+/// Time of the idle time after which wake-ups are counted: in the first minute the agent compares what the start
+/// has left, which is no time in which nothing changes.
+const SETTLING: Duration = Duration::from_secs(60);
 /// Scrapes, and those before that are a warm-up.
 const SCRAPES: usize = 20;
 const WARM_UP: usize = 3;
@@ -37,13 +45,15 @@ pub struct Measured {
     pub start_s: f64,
     /// The agent's CPU seconds for that.
     pub start_cpu_s: f64,
+    /// The same by bare calls.
+    pub least: Least,
     /// Resident without the eBPF maps, after the idle time, and right after scrapes 15 s apart.
     pub memory_mb: f64,
     pub scraped_memory_mb: f64,
     /// How long that was, and CPU seconds a minute.
     pub idle_seconds: u64,
     pub idle_cpu: f64,
-    /// How often a thread of the agent gave the CPU up by itself, a minute, but for `faults`: how often one
+    /// How often a thread of the agent gave the CPU up by itself, a minute, from the second one on, but for `faults`: how often one
     /// waited for a page of its code from the disk, which the machine had dropped from its page cache.
     pub wakes: f64,
     pub faults: f64,
@@ -67,10 +77,12 @@ pub struct Measured {
 
 impl Measured {
     /// Every figure with one value: name, unit and value.
-    pub fn values(&self) -> [(&'static str, &'static str, f64); 15] {
+    pub fn values(&self) -> [(&'static str, &'static str, f64); 17] {
         [
-            ("start of all pods", "s", self.start_s),
-            ("CPU for the start", "s", self.start_cpu_s),
+            (START, "s", self.start_s),
+            (START_CPU, "s", self.start_cpu_s),
+            (BARE_START, "s", self.least.start_s),
+            (BARE_CPU, "s", self.least.cpu_s),
             (MEMORY, "MB", self.memory_mb),
             ("memory right after scrapes", "MB", self.scraped_memory_mb),
             (IDLE_CPU, "s/min", self.idle_cpu),
@@ -97,6 +109,8 @@ fn memory_mb(agent: &Agent) -> Result<f64, Failure> {
 /// Starts so many pods, measures, and ends them.
 pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured, Failure> {
     let limit = run.context.patiently(LIMIT);
+    run.progress(&format!("{pods} pods: start by bare calls"));
+    let least = bare::start(run, pods)?;
     run.progress(&format!("{pods} pods: start"));
     let mut scale = Scale::new(run.context, &pods.to_string(), RuntimeFaults::default())?;
     let agent = scale.agent();
@@ -109,11 +123,15 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     let (threads, calls) = (CpuByThread::of(agent.pid()), calls(&scale)?);
     let before = agent.cpu_time()?;
     let idle = Duration::from_secs(idle_seconds);
-    std::thread::sleep(idle);
+    let settling = SETTLING.min(idle / 2);
+    std::thread::sleep(settling);
+    let settled = CpuByThread::of(agent.pid());
+    std::thread::sleep(idle.saturating_sub(settling));
     let minutes = idle.as_secs_f64() / 60.0;
     let idle_cpu = (agent.cpu_time()? - before).as_secs_f64() / minutes;
-    let (wakes, faults) = threads.wakes_since(agent.pid());
-    let [wakes, faults] = [wakes, faults].map(|count| count as f64 / minutes);
+    let (wakes, faults) = settled.wakes_since(agent.pid());
+    let quiet = idle.saturating_sub(settling).as_secs_f64() / 60.0;
+    let [wakes, faults] = [wakes, faults].map(|count| count as f64 / quiet);
     let by_thread = threads.since(agent.pid(), idle);
     let calls = self::calls(&scale)?.saturating_sub(calls) as f64 / minutes;
     run.progress(&format!("{pods} pods: CPU by thread, ms a minute (wake-ups): {by_thread}"));
@@ -138,6 +156,7 @@ pub fn measure(run: &Run<'_>, pods: usize, idle_seconds: u64) -> Result<Measured
     Ok(Measured {
         start_s,
         start_cpu_s,
+        least,
         memory_mb,
         scraped_memory_mb,
         idle_seconds,

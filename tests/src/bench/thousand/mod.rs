@@ -3,6 +3,7 @@
 //! are real. Each number of pods has an agent of its own. Printed are the figures, and with which power of
 //! the number of pods each one grows. Then others come and go, and one uses up memory.
 
+mod bare;
 mod churn;
 mod growth;
 mod measure;
@@ -33,10 +34,10 @@ const MEMORY_MB: [(usize, f64); 2] = [(100, 14.0), (1000, 30.0)];
 const IDLE_CPU: [(usize, f64); 2] = [(100, 0.05), (1000, 0.2)];
 /// Open files that take 10 MB of kernel memory, at 4.4 KiB each.
 const DESCRIPTORS: [(usize, f64); 1] = [(1000, 10e6 / 4505.6)];
-/// Wake-ups of all threads a minute. Judged where at least a minute was idle: what is done once a minute
+/// Wake-ups of all threads a minute. Judged where at least two minutes were idle: what is done once a minute
 /// would be counted several times, or not at all.
 const WAKES: f64 = 30.0;
-const SHORTEST_IDLE: u64 = 60;
+const SHORTEST_IDLE: u64 = 120;
 /// Seconds from the start of an agent until it is ready.
 const READY_S: [(usize, f64); 1] = [(100, 0.3)];
 /// At numbers of containers: p50 of a scrape in milliseconds.
@@ -122,21 +123,35 @@ fn lines(all: &[(usize, Measured)]) -> Vec<plot::Line> {
     names.into_iter().enumerate().map(|(at, name)| (name.to_owned(), of(at))).collect()
 }
 
-/// The exponents of what grows, from the smallest number of pods to the largest.
+/// The exponents of what grows, from the smallest number of pods to the largest. The start may grow as that by
+/// bare calls does.
 fn of_growth(all: &[(usize, Measured)]) -> Vec<Figure> {
     let [(few, first), .., (many, last)] = all else { return Vec::new() };
     let pairs = first.values().into_iter().zip(last.values());
-    pairs
+    let exponents: Vec<(&str, f64)> = pairs
         .filter_map(|((name, _, before), (_, _, after))| {
-            let exponent = exponent((*few as f64, before), (*many as f64, after))?;
-            let name = format!("exponent, {name}, {few} to {many} pods");
-            Some(Figure::one("thousand", name, "power", exponent, Bound::p50(EXPONENT)))
+            Some((name, exponent((*few as f64, before), (*many as f64, after))?))
+        })
+        .collect();
+    let of = |floor: &str| exponents.iter().find(|(name, _)| *name == floor).map(|(_, exponent)| *exponent);
+    exponents
+        .iter()
+        .map(|(name, exponent)| {
+            let (goal, title) = (Bound::p50(EXPONENT), format!("exponent, {name}, {few} to {many} pods"));
+            let figure = |bound| Figure::one("thousand", title.clone(), "power", *exponent, bound);
+            match *name {
+                measure::START => figure(Bound::NONE).with_goal(goal, of(measure::BARE_START).as_slice()),
+                measure::START_CPU => figure(Bound::NONE).with_goal(goal, of(measure::BARE_CPU).as_slice()),
+                measure::BARE_START | measure::BARE_CPU => figure(Bound::NONE),
+                _ => figure(goal),
+            }
         })
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::bare::Least;
     use super::churn::Churn;
     use super::pressure::Pressure;
     use super::*;
@@ -146,9 +161,10 @@ mod tests {
         let measured = |factor: f64| Measured {
             start_s: factor,
             start_cpu_s: factor,
+            least: Least { start_s: factor.sqrt(), cpu_s: factor },
             memory_mb: 15.0,
             scraped_memory_mb: 16.0,
-            idle_seconds: 60,
+            idle_seconds: 120,
             idle_cpu: 0.01 * factor,
             wakes: 10.0 * factor,
             faults: 0.0,
@@ -170,7 +186,9 @@ mod tests {
         assert!(missed(of_size(250, &measured(1.0))).is_empty());
         assert!(missed(of_growth(&[(10, measured(1.0)), (100, measured(10.0))])).is_empty());
         let missed = missed(of_growth(&[(10, measured(1.0)), (100, measured(20.0))]));
-        assert_eq!(missed.len(), 7, "{missed:?}");
+        assert_eq!(missed.len(), 6, "{missed:?}");
+        assert!(missed[0].starts_with("exponent, start of all pods"), "bare calls grow less");
+        assert!(!missed.iter().any(|name| name.contains("CPU for the start")), "bare calls grow as much");
         assert!(of_growth(&[(10, measured(1.0))]).is_empty(), "one number of pods has no growth");
     }
 }

@@ -91,7 +91,7 @@ impl<'c> Scale<'c> {
     pub fn start(&self, pods: usize, limit: Duration) -> Result<Duration, Failure> {
         let begun = Instant::now();
         for number in 0..pods {
-            self.put(&format!("pod-{number:04}"), &json!({ "memory": "16Mi" }))?;
+            self.put(&name_of(number), &limits())?;
         }
         let wanted = (pods * CONTAINERS) as u64;
         let up = self.runtime.wait_until(limit, "all containers run", |notes| notes.running >= wanted)?;
@@ -136,6 +136,19 @@ impl<'c> Scale<'c> {
             .wait_until(limit * self.context.patience, "all pods gone", |notes| notes.sandboxes == 0);
         gone.map(drop)
     }
+}
+
+/// The manifests of [`Scale::start`].
+pub fn manifests(pods: usize) -> Vec<Value> {
+    (0..pods).map(|number| manifest(&name_of(number), true, &limits())).collect()
+}
+
+fn name_of(number: usize) -> String {
+    format!("pod-{number:04}")
+}
+
+fn limits() -> Value {
+    json!({ "memory": "16Mi" })
 }
 
 /// A Burstable pod on the machine's network whose containers sleep.

@@ -208,6 +208,19 @@ async fn a_run_begins_with_a_list_of_another_part_by_time_or_because_of_pressure
     assert!(cause.is_err(), "others come first: {cause:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn by_time_no_run_follows_right_after_one_that_a_list_began() {
+    let settings = GcSettings { period: Duration::from_secs(300), ..settings() };
+    let alone = Fixture::with(State::default(), &settings, None);
+    // The current period ends 300 s from now: that is ten seconds after the last run.
+    for (last, seconds) in [(290, 600), (0, 300)] {
+        let now = Instant::now();
+        let cause = alone.collector.0.next_cause(now + Duration::from_secs(last)).await;
+        assert!(matches!(cause, Cause::Time), "{cause:?}");
+        assert_eq!(now.elapsed().as_secs(), seconds);
+    }
+}
+
 /// The run then asks again, and reports that it fails.
 #[tokio::test]
 async fn a_list_of_another_part_that_fails_begins_a_run_as_well() {

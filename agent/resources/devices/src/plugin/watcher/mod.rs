@@ -1,7 +1,7 @@
 //! The plugin watcher: finds plugins by their sockets in a directory (pluginregistration v1).
 //!
-//! inotify wakes it, and each time it scans the whole directory (`scan`); it also scans regularly in case an
-//! event is missed. What has changed is decided by `known`, which is pure. Each socket has its own task
+//! inotify wakes it, also when it has lost events, and each time it scans the whole directory (`scan`); it also
+//! scans every five minutes. What has changed is decided by `known`, which is pure. Each socket has its own task
 //! (`socket`).
 
 mod known;
@@ -25,7 +25,7 @@ use known::KnownSockets;
 use scan::Tree;
 
 /// The longest time between scans without an inotify event.
-const REGULAR: Duration = Duration::from_secs(60);
+const REGULAR: Duration = Duration::from_secs(300);
 /// The same if the directory does not exist, or inotify is not available.
 const BLIND: Duration = Duration::from_secs(1);
 /// How long to wait for further events before a scan.
