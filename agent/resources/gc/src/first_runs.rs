@@ -69,7 +69,10 @@ mod tests {
             of("restarted", vec![running("1"), ContainerView { restarts: 1, ..running("2") }]),
             of("ended", vec![running("1"), ended("d", "2")]),
             of("waits", vec![waiting("c", "1", None)]),
-            of("with-a-last-one", vec![ContainerView { last: waiting("c", "", Some("0")).last, ..running("1") }]),
+            of(
+                "with-a-last-one",
+                vec![ContainerView { last: waiting("c", "", Some("0")).last, ..running("1") }],
+            ),
             of("unnamed", vec![running("")]),
             changed("terminating", |view| view.terminating = Some(at(1))),
             changed("unseen", |view| view.unseen = true),

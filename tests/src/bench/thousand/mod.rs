@@ -62,7 +62,8 @@ impl Bench for Thousand {
         let most = sizes.last().copied().unwrap_or_default();
         // As the bench `pods`: on a file system without a journal new files take longer the more were removed.
         let temp = run.context.temp.path();
-        let disk = SmallDisk::mount(temp, &run.context.temp.join("disk.img"), DISK).map_err(Failure::file(temp))?;
+        let disk =
+            SmallDisk::mount(temp, &run.context.temp.join("disk.img"), DISK).map_err(Failure::file(temp))?;
         run.progress(&format!("everything is on {}", disk.kind()));
         let mut all = Vec::new();
         for pods in sizes {

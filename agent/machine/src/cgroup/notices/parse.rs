@@ -131,8 +131,12 @@ mod tests {
         bytes.extend(event(9, DIRECTORY_AND_NAME, 1, 44, b"cpu.max"));
         bytes.extend(event(10, DIRECTORY_AND_NAME, KERNFS, 45, b""));
         let file_system = u64::from_ne_bytes([7; 8]);
-        let of = |pid, cgroup, name: &'static str, is_new| {
-            Notice { pid, file_system, cgroup, name: name.as_bytes(), is_new }
+        let of = |pid, cgroup, name: &'static str, is_new| Notice {
+            pid,
+            file_system,
+            cgroup,
+            name: name.as_bytes(),
+            is_new,
         };
         let mut made = event(11, DIRECTORY_AND_NAME, KERNFS, 46, b"pod1");
         made[8..16].copy_from_slice(&(CREATE | 0x4000_0000).to_ne_bytes());
