@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::{Sleep, sleep};
 
-/// With so many bytes read at once the runtime may have more to send than the socket has room for (208 KiB by
-/// default, with what the kernel keeps beside them): the rest is waited for as long again, without being woken
-/// when it begins to come.
+/// With so many bytes read at once the runtime may have more to send than the socket has room for (208 KiB
+/// by default, with what the kernel keeps beside them): the rest is waited for as long again, without being
+/// woken when it begins to come.
 const FULL: usize = 128 << 10;
 
 /// A connection that is read a while after it has something to read, and then until it has nothing.

@@ -13,9 +13,9 @@ use nodewarden_proto::runtime::v1 as cri;
 /// found by then, such as logs that someone put there.
 pub const TRUSTED: Duration = Duration::from_secs(30 * 60);
 
-/// Whether there is nothing to do for containers and logs. `idle`: what the last run found as [`mark`] has it,
-/// if it had nothing to do and did not fail, and the time since the logs of all pods were looked at; `found`:
-/// what it would find now; `all_alive`: a dead container or sandbox may become due by time alone.
+/// Whether there is nothing to do for containers and logs. `idle`: what the last run found as [`mark`] has
+/// it, if it had nothing to do and did not fail, and the time since the logs of all pods were looked at;
+/// `found`: what it would find now; `all_alive`: a dead container or sandbox may become due by time alone.
 pub fn is_quiet(idle: Option<(u64, Duration)>, found: u64, all_alive: bool) -> bool {
     all_alive && idle.is_some_and(|(then, since)| since <= TRUSTED && then == found)
 }

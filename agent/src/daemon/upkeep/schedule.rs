@@ -9,8 +9,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// The longest time between two passes; less where removed cgroups are kept for less.
 const QUIET: Duration = Duration::from_secs(10);
 /// How often the tree is walked even if nothing seems amiss: the kernel reports every cgroup that is made or
-/// removed, and each report that is lost, after which the tree is walked at once. With 1,000 pods on cgroup v1
-/// that is 100,000 system calls.
+/// removed, and each report that is lost, after which the tree is walked at once. With 1,000 pods on cgroup
+/// v1 that is 100,000 system calls.
 const WALK: Duration = Duration::from_secs(30 * 60);
 /// How often free memory is given back, which takes about a millisecond, while there is something to do.
 const TRIM: Duration = Duration::from_secs(10);

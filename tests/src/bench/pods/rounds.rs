@@ -13,8 +13,8 @@ use crate::harness::Failure;
 
 /// The most that is accepted as noise, also on a machine where equal bursts differ by more.
 const MOST_NOISE: f64 = 0.05;
-/// Bursts of a round: one by the agent, two by bare calls, which are compared with each other, and one by bare
-/// calls with records.
+/// Bursts of a round: one by the agent, two by bare calls, which are compared with each other, and one by
+/// bare calls with records.
 const BURSTS: usize = 4;
 const WITH_RECORDS: usize = 3;
 

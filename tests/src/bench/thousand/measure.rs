@@ -25,8 +25,8 @@ pub const BARE_CPU: &str = "CPU for bare calls and runtime";
 pub const READY: &str = "start of the agent to ready";
 /// Pause after the start, in which the agent has time to finish.
 const REST: Duration = Duration::from_secs(10);
-/// Time of the idle time after which wake-ups are counted: in the first minute the agent compares what the start
-/// has left, which is no time in which nothing changes.
+/// How long after the beginning of the idle time wake-ups are counted: in the first minute the agent compares
+/// what the start has left, which is no time in which nothing changes.
 const SETTLING: Duration = Duration::from_secs(60);
 /// Scrapes, and those before that are a warm-up.
 const SCRAPES: usize = 20;
@@ -53,8 +53,9 @@ pub struct Measured {
     /// How long that was, and CPU seconds a minute.
     pub idle_seconds: u64,
     pub idle_cpu: f64,
-    /// How often a thread of the agent gave the CPU up by itself, a minute, from the second one on, but for `faults`: how often one
-    /// waited for a page of its code from the disk, which the machine had dropped from its page cache.
+    /// How often a thread of the agent gave the CPU up by itself, a minute, from the second one on, but for
+    /// `faults`: how often one waited for a page of its code from the disk, which the machine had dropped from
+    /// its page cache.
     pub wakes: f64,
     pub faults: f64,
     /// Calls to the runtime a minute.

@@ -60,7 +60,7 @@ impl Bench for Thousand {
             None => usual.to_vec(),
         };
         let most = sizes.last().copied().unwrap_or_default();
-        // As the bench `pods`: on a file system without a journal new files take longer the more were removed.
+        // As in the bench `pods`: without a journal new files take longer the more were removed.
         let temp = run.context.temp.path();
         let disk =
             SmallDisk::mount(temp, &run.context.temp.join("disk.img"), DISK).map_err(Failure::file(temp))?;
@@ -124,8 +124,8 @@ fn lines(all: &[(usize, Measured)]) -> Vec<plot::Line> {
     names.into_iter().enumerate().map(|(at, name)| (name.to_owned(), of(at))).collect()
 }
 
-/// The exponents of what grows, from the smallest number of pods to the largest. The start may grow as that by
-/// bare calls does.
+/// The exponents of what grows, from the smallest number of pods to the largest. The start may grow as that
+/// by bare calls does.
 fn of_growth(all: &[(usize, Measured)]) -> Vec<Figure> {
     let [(few, first), .., (many, last)] = all else { return Vec::new() };
     let pairs = first.values().into_iter().zip(last.values());

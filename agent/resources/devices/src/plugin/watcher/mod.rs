@@ -1,8 +1,8 @@
 //! The plugin watcher: finds plugins by their sockets in a directory (pluginregistration v1).
 //!
-//! inotify wakes it, also when it has lost events, and each time it scans the whole directory (`scan`); it also
-//! scans every five minutes. What has changed is decided by `known`, which is pure. Each socket has its own task
-//! (`socket`).
+//! inotify wakes it, also when it has lost events, and each time it scans the whole directory (`scan`); it
+//! also scans every five minutes. What has changed is decided by `known`, which is pure. Each socket has its
+//! own task (`socket`).
 
 mod known;
 mod scan;
