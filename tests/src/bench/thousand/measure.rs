@@ -54,8 +54,8 @@ pub struct Measured {
     pub idle_seconds: u64,
     pub idle_cpu: f64,
     /// How often a thread of the agent gave the CPU up by itself, a minute, from the second one on, but for
-    /// `faults`: how often one waited for a page of its code from the disk, which the machine had dropped from
-    /// its page cache.
+    /// `faults`: how often one waited for a page of its code from the disk, which the machine had dropped
+    /// from its page cache.
     pub wakes: f64,
     pub faults: f64,
     /// Calls to the runtime a minute.
