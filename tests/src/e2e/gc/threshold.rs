@@ -15,11 +15,13 @@ pub const TESTS: &[Test] = &[Test::new("gc_from_high_to_low", from_high_to_low).
 
 const HIGH: u64 = 85;
 const LOW: u64 = 80;
-const WRITES_PER_SECOND: u64 = 2_000_000;
+/// With the images some 3 MB a second: a collection begins up to five seconds after the high threshold was
+/// crossed, with 18 MB left.
+const WRITES_PER_SECOND: u64 = 1_000_000;
 /// Seconds of writing and importing.
-const BUSY_S: u64 = 15;
+const BUSY_S: u64 = 20;
 /// Time between two imports.
-const IMPORT: Duration = Duration::from_millis(1200);
+const IMPORT: Duration = Duration::from_millis(2400);
 /// Seconds until a collection's next removal; a failed collection is continued in the next period.
 const PAUSE_S: u64 = 5;
 
