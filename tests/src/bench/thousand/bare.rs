@@ -11,7 +11,7 @@ use crate::e2e::stand_in::fixture::manifests;
 use crate::fixture::{RuntimeFaults, StandInRuntime};
 use crate::harness::Failure;
 
-/// Calls at a time: with more or fewer they take as long or longer on two CPUs.
+/// Calls at a time: with as many bare calls are fastest on containerd and two CPUs (bench `pods`).
 const AT_ONCE: usize = 8;
 
 /// What the calls took.

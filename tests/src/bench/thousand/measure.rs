@@ -22,6 +22,8 @@ pub const START: &str = "start of all pods";
 pub const START_CPU: &str = "CPU for the start";
 pub const BARE_START: &str = "start by bare calls";
 pub const BARE_CPU: &str = "CPU for bare calls and runtime";
+/// No doing of the agent's: how it grows is not judged.
+pub const FAULTS: &str = "waits for dropped pages of code when idle";
 pub const READY: &str = "start of the agent to ready";
 /// Pause after the start, in which the agent has time to finish.
 const REST: Duration = Duration::from_secs(10);
@@ -88,7 +90,7 @@ impl Measured {
             ("memory right after scrapes", "MB", self.scraped_memory_mb),
             (IDLE_CPU, "s/min", self.idle_cpu),
             (WAKES, "/min", self.wakes),
-            ("waits for dropped pages of code when idle", "/min", self.faults),
+            (FAULTS, "/min", self.faults),
             ("calls to the runtime when idle", "/min", self.calls),
             ("CPU for a scrape", "ms", self.scrape_cpu_ms),
             ("CPU for 15 s with a scrape", "ms", self.usual_scrape_cpu_ms),

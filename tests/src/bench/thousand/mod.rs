@@ -143,7 +143,7 @@ fn of_growth(all: &[(usize, Measured)]) -> Vec<Figure> {
             match *name {
                 measure::START => figure(Bound::NONE).with_goal(goal, of(measure::BARE_START).as_slice()),
                 measure::START_CPU => figure(Bound::NONE).with_goal(goal, of(measure::BARE_CPU).as_slice()),
-                measure::BARE_START | measure::BARE_CPU => figure(Bound::NONE),
+                measure::BARE_START | measure::BARE_CPU | measure::FAULTS => figure(Bound::NONE),
                 _ => figure(goal),
             }
         })
