@@ -66,6 +66,18 @@ impl Client {
         }
     }
 
+    /// The signal with which an image asks to be stopped (`STOPSIGNAL`), empty if it asks for none; `None` if
+    /// the runtime does not have the image or does not show its configuration.
+    pub async fn image_stop_signal(&self, reference: &str) -> Result<Option<String>, RuntimeError> {
+        let mut images = self.images.clone();
+        let request = cri::ImageStatusRequest { image: Some(spec(reference)), verbose: true };
+        let answer = self.of_images().ask("ImageStatus", reference, images.image_status(request)).await;
+        match answer {
+            Err(e) if e.is_not_found() => Ok(None),
+            answer => Ok(answer?.info.get("info").and_then(|info| stop_signal(info))),
+        }
+    }
+
     /// Pulls an image, as this user of the registry or without a user; returns the reference with which
     /// containers are created. May take hours; dropping the future cancels the pull.
     pub async fn pull_as(
@@ -98,6 +110,16 @@ fn spec(reference: &str) -> cri::ImageSpec {
     }
 }
 
+/// The stop signal in what containerd shows of an image: its configuration as OCI defines it is `imageSpec`.
+fn stop_signal(info: &str) -> Option<String> {
+    let info: serde_json::Value = serde_json::from_str(info).ok()?;
+    let config = info.get("imageSpec")?.as_object()?.get("config")?.as_object()?;
+    match config.get("StopSignal") {
+        None => Some(String::new()),
+        Some(signal) => signal.as_str().map(str::to_owned),
+    }
+}
+
 /// A non-empty string field of a JSON object.
 fn text_of(json: &str, key: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
@@ -106,7 +128,22 @@ fn text_of(json: &str, key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::text_of;
+    use super::{stop_signal, text_of};
+
+    #[test]
+    fn stop_signals_in_what_containerd_shows_of_images() {
+        for (info, signal) in [
+            (r#"{"chainID": "x", "imageSpec": {"config": {"StopSignal": "SIGQUIT"}}}"#, Some("SIGQUIT")),
+            (r#"{"imageSpec": {"config": {"Cmd": ["sh"]}}}"#, Some("")),
+            // Not an image's configuration as it is known: the runtime sends the signal.
+            (r#"{"imageSpec": {}}"#, None),
+            (r#"{"imageSpec": {"config": {"StopSignal": 3}}}"#, None),
+            ("{}", None),
+            ("", None),
+        ] {
+            assert_eq!(stop_signal(info).as_deref(), signal, "{info}");
+        }
+    }
 
     #[test]
     fn texts_of_the_runtimes_verbose_status() {

@@ -20,5 +20,6 @@ mod reports;
 pub mod resize;
 mod sandbox;
 mod shrink;
+mod signal;
 pub mod terminate;
 pub mod turn;

@@ -16,6 +16,7 @@ use crate::pulls::Pulls;
 use crate::pulls::verified::Verifier;
 use crate::record::store::Store;
 use crate::set_aside::SetAside;
+use crate::stop_signals::StopSignals;
 use nodewarden_admission::Admission;
 use nodewarden_config::{Config, EvictionSettings, Mode, NodeSettings, PodSettings};
 use nodewarden_cri::{Client, SharedList};
@@ -94,6 +95,8 @@ pub struct Environment {
     pub pulls: Pulls,
     /// With which credentials images were pulled.
     pub verifier: Arc<Verifier>,
+    /// With which signals images ask to be stopped.
+    pub stop_signals: StopSignals,
     /// How many pods start at a time: more at once only makes the runtime slower.
     pub starts: Arc<Semaphore>,
     /// How many calls that end something of a pod are under way at a time.

@@ -10,12 +10,14 @@
 //! 3. `orders`: what a worker can be ordered to do, and what it reports.
 //! 4. `faults`: pods in whose work the agent panicked, whose workers wait.
 //! 5. `set_aside`: directories of ended pods that cannot be removed.
-//! 6. `environment`: clients, settings and limits that all workers share.
-//! 7. `state`: the state of one pod. It has one owner, `state::PodState`.
-//! 8. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
-//! 9. `worker`: one pod's loop: take orders, decide, act, wait.
-//! 10. `manager`: gives every pod its worker, and looks after what belongs to no pod.
-//! 11. `start`: builds all of it from the configuration and what an earlier agent left.
+//! 6. `stop_signals`: signals that images ask to be stopped with. `removals`: who waits for the removal of a
+//!    cgroup.
+//! 7. `environment`: clients, settings and limits that all workers share.
+//! 8. `state`: the state of one pod. It has one owner, `state::PodState`.
+//! 9. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
+//! 10. `worker`: one pod's loop: take orders, decide, act, wait.
+//! 11. `manager`: gives every pod its worker, and looks after what belongs to no pod.
+//! 12. `start`: builds all of it from the configuration and what an earlier agent left.
 
 #![deny(missing_docs)]
 
@@ -32,9 +34,11 @@ mod manager;
 mod orders;
 mod pulls;
 mod record;
+mod removals;
 mod set_aside;
 mod start;
 mod state;
+mod stop_signals;
 mod worker;
 
 pub use decide::resize::{Change, change};

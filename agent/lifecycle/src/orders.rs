@@ -23,6 +23,8 @@ pub enum Order {
     /// The kernel saw the container's last process end, or its first one: the runtime will say so in a
     /// moment. Unless it is `sure`, it may have been another process that the runtime had started in it.
     Exited { container: String, sure: bool },
+    /// The kernel removed the cgroup of a container or sandbox.
+    CgroupRemoved { container: String },
     /// The kernel killed a process of the container for memory.
     Oom { container: String, victim: OomVictim },
     /// A probe's result has changed; `look`: something may have to be done.

@@ -27,6 +27,7 @@ use crate::record::Record;
 use crate::record::manifest::Manifest;
 use crate::record::store::{Store, StoreError};
 use crate::set_aside::SetAside;
+use crate::stop_signals::StopSignals;
 use nodewarden_admission::{Admission, Explain};
 use nodewarden_config::{Config, Endpoint, PodSettings};
 use nodewarden_cri::{Client, SharedList};
@@ -327,6 +328,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         pressure: needs.pressure,
         pulls: Pulls::new(config.pods.parallel_image_pulls, config.pods.pull_rate),
         verifier: Arc::new(verifier(config)),
+        stop_signals: StopSignals::default(),
         starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS) + PREPARED)),
         ends: Semaphore::new(cpus * ENDS),
         ends_reported: needs.ends_reported,

@@ -21,6 +21,7 @@ use crate::environment::Environment;
 use crate::orders::{Order, WeakOrders};
 use crate::record::Record;
 use crate::record::saver::{RecordSaver, saver};
+use crate::removals::Removals;
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_eviction::Eviction;
 use nodewarden_machine::clock::read_clocks;
@@ -45,6 +46,8 @@ pub struct PodState {
     saver: RecordSaver,
     /// Notified when the pod is to end, or sooner than before: everything that waits stops waiting.
     ending: Notify,
+    /// Who waits for the removal of a container's cgroup.
+    pub removals: Removals,
     /// Held until the runtime was asked about an adopted pod for the first time.
     unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
 }
@@ -173,6 +176,7 @@ impl PodState {
             inner: Mutex::new(inner),
             saver,
             ending: Notify::new(),
+            removals: Removals::default(),
             unseen: Mutex::new(unseen),
         })
     }
@@ -409,6 +413,6 @@ mod tests {
     #[test]
     fn the_state_of_a_pod_is_small() {
         assert!(size_of::<Record>() <= 152, "{}", size_of::<Record>());
-        assert!(size_of::<PodState>() <= 592, "{}", size_of::<PodState>());
+        assert!(size_of::<PodState>() <= 624, "{}", size_of::<PodState>());
     }
 }

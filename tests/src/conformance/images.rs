@@ -77,6 +77,7 @@ pub fn write(programs: &ClusterPrograms, busybox: &Path, to: &Path) -> io::Resul
         command: &["sh"],
         entrypoint: &[],
         user: "",
+        stop_signal: "",
     };
     let with = |file: (&'static str, u32, &'_ [u8])| {
         shell
@@ -102,6 +103,7 @@ pub fn write(programs: &ClusterPrograms, busybox: &Path, to: &Path) -> io::Resul
         command: &[],
         entrypoint: &["/pause"],
         user: "65535:65535",
+        stop_signal: "",
     }));
     images.extend(WEB_SERVERS.map(|name| Image { name, command: &["/bin/sh", "-c", SERVE], ..shell }));
     // The same program under a second name, which tests of commands run.

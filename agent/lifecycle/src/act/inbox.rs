@@ -42,6 +42,7 @@ impl News {
                 self.look |= look;
                 state.show();
             }
+            Order::CgroupRemoved { container } => state.removals.removed(&container),
             Order::Oom { container, victim } => exits::note_oom(state, &container, victim),
             Order::Resize { pod, version } => {
                 self.look = true;

@@ -6,6 +6,7 @@ use tokio::sync::Semaphore;
 
 use super::permits::with_permit;
 use super::probing;
+use super::signal::StopSignal;
 use crate::decide::observed::ContainerStage;
 use crate::decide::plan::KillReason;
 use crate::state::PodState;
@@ -67,6 +68,7 @@ pub async fn kill(
         }
     }
     due.as_long_as(state, turn).await;
+    let mut signal = StopSignal::default();
     loop {
         let left = match due.cut {
             true => due.left(),
@@ -74,7 +76,10 @@ pub async fn kill(
             false => grace.saturating_sub(begun.elapsed()).max(LEAST.min(grace)),
         };
         let stop = async {
-            let stop = with_permit(&state.env.ends, PERMIT, state.env.client.stop_container(id, left));
+            let stop = with_permit(&state.env.ends, PERMIT, async {
+                let left = signal.give(state, id, name, left).await;
+                state.env.client.stop_container(id, left).await
+            });
             match permits {
                 Some(permits) => with_permit(permits, PERMIT, stop).await,
                 None => stop.await,

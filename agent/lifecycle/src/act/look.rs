@@ -133,6 +133,12 @@ pub async fn still_runs(state: &PodState, container: &str) -> bool {
     status.is_ok_and(|status| status.state == cri::ContainerState::ContainerRunning as i32)
 }
 
+/// Whether the runtime reports that a sandbox is ready; false when it cannot be asked.
+pub async fn is_still_ready(state: &PodState, sandbox: &str) -> bool {
+    let status = state.env.client.sandbox_status(sandbox).await;
+    status.is_ok_and(|status| status.state == cri::PodSandboxState::SandboxReady as i32)
+}
+
 /// What is this agent's: another's with the same uid is another's.
 pub fn ours(mut listing: Listing, ownership: &Ownership) -> Listing {
     listing.sandboxes.retain(|sandbox| ownership.has(&sandbox.labels));

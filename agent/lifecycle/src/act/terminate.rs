@@ -11,7 +11,7 @@ use tracing::warn;
 use super::kill;
 use super::kill::Kill;
 use super::permits::with_permit;
-use super::{dying, evict, look, probing};
+use super::{dying, evict, look, probing, signal};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::phase::Trouble;
 use crate::decide::plan::KillReason;
@@ -160,7 +160,13 @@ async fn end(state: &PodState) -> Result<(), RuntimeError> {
         .collect();
     kill_all(state, &pod, &running, grace).await?;
     for sandbox in &observed.sandboxes {
-        with_permit(&state.env.ends, SANDBOX_PERMIT, state.env.client.stop_sandbox(&sandbox.id)).await?;
+        let stop = async {
+            if sandbox.ready {
+                signal::kill_sandbox(state, &sandbox.id).await;
+            }
+            state.env.client.stop_sandbox(&sandbox.id).await
+        };
+        with_permit(&state.env.ends, SANDBOX_PERMIT, stop).await?;
     }
     // How they ended is recorded before they are removed.
     look::at(state, &running).await;

@@ -48,6 +48,7 @@ impl Manager {
             Detail::CgroupEmptied {} if own => {
                 self.order(&pod.uid, Order::Exited { container, sure: true });
             }
+            Detail::CgroupRemoved {} if own => self.order(&pod.uid, Order::CgroupRemoved { container }),
             _ => {}
         }
     }

@@ -23,6 +23,7 @@ mod resize;
 mod rotation;
 mod runtime;
 mod security;
+mod stop_signal;
 mod summary;
 mod survive;
 mod url;
@@ -69,6 +70,7 @@ pub fn tests() -> Vec<Test> {
         volumes::TESTS,
         namespaces::TESTS,
         security::TESTS,
+        stop_signal::TESTS,
         order::TESTS,
         hooks::TESTS,
         images::TESTS,

@@ -14,6 +14,7 @@ mod consumption;
 mod destroy;
 mod driver;
 mod files;
+mod first_process;
 mod group_files;
 mod huge_page_limits;
 mod limits;
@@ -30,6 +31,7 @@ pub use driver::{Driver, DriverKind};
 #[cfg(feature = "fuzzing")]
 pub(crate) use files::NoValue;
 pub use files::{Absent, Interface, Write};
+pub use first_process::{FirstProcess, WatchedProcess};
 pub use group_files::GroupFiles;
 pub use huge_page_limits::HugePageLimits;
 pub use limits::{CpuShare, LIMITED, Limits};

@@ -23,7 +23,9 @@ impl Reconciler {
         let mut present = if whole { self.pods_below_levels() } else { self.foreign.clone() };
         let owned = self.setup.owned.pods().keys().filter(|path| !paths.contains(*path));
         for path in owned {
-            if self.setup.manager.presence(path) == Presence::Nowhere {
+            // Others do not remove what is this agent's; where they do, a full reconcile finds it.
+            let is_known = !whole && self.existing.contains(path);
+            if !is_known && self.setup.manager.presence(path) == Presence::Nowhere {
                 self.existing.remove(path);
             } else {
                 self.existing.insert(path.clone());

@@ -146,6 +146,7 @@ fn images(busybox: &[u8]) -> std::io::Result<Vec<u8>> {
         command,
         entrypoint: &[],
         user: "",
+        stop_signal: "",
     };
     nodewarden_oci::archive(&[
         image(recipe::PAUSE_IMAGE, &["/bin/sleep", "2147483647"]),

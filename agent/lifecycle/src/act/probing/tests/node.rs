@@ -23,6 +23,7 @@ use crate::record::store::Store;
 use crate::record::{ContainerRecord, Record};
 use crate::set_aside::SetAside;
 use crate::state::PodState;
+use crate::stop_signals::StopSignals;
 use crate::worker;
 use nodewarden_admission as admission;
 use nodewarden_admission::Admission;
@@ -219,6 +220,7 @@ impl Node {
             pulls: crate::pulls::Pulls::new(Some(1), None),
             verifier: Arc::new(crate::pulls::verified::Verifier::open(dir.path(), Default::default()).0),
             pressure: pressed,
+            stop_signals: StopSignals::default(),
             starts: Arc::new(Semaphore::new(1)),
             ends: Semaphore::new(16),
             ends_reported: true,

@@ -20,6 +20,7 @@ use nodewarden_model::backoff::Backoff;
 
 pub use error::{DestroyError, Holdout, StillThere};
 pub use in_flight::InFlight;
+pub(super) use process::{Handle, own_pid};
 
 use super::group_files::remove_directory;
 use super::{Driver, DriverKind, GroupFiles, members};
@@ -113,7 +114,7 @@ fn still_there(
 
 /// Process 1 and this one are never killed: if they are in it, the caller has named the wrong cgroup.
 fn refuse_own(path: &str, pids: &BTreeSet<i32>) -> Result<(), DestroyError> {
-    match [1, process::own_pid()].into_iter().find(|pid| pids.contains(pid)) {
+    match [1, own_pid()].into_iter().find(|pid| pids.contains(pid)) {
         None => Ok(()),
         Some(pid) => Err(DestroyError::Holds { path: path.to_owned(), pid }),
     }

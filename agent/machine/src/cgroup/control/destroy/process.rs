@@ -1,8 +1,9 @@
 //! Single processes: their state, and signals that cannot reach another process with the same number.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use nix::sys::signal::Signal;
 use procfs::process::{Process, StatFlags};
 
 /// Fields of `/proc/<pid>/stat`.
@@ -51,10 +52,18 @@ impl Handle {
     /// # Errors
     /// As of pidfd_send_signal(2).
     pub fn kill(&self) -> io::Result<()> {
+        self.signal(Signal::SIGKILL)
+    }
+
+    /// Sends this signal. It is no error if the process has ended already.
+    ///
+    /// # Errors
+    /// As of pidfd_send_signal(2).
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: an open descriptor; no siginfo is passed, so that the kernel reads none.
         let sent = unsafe {
-            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), libc::SIGKILL, no_info, 0)
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal as libc::c_int, no_info, 0)
         };
         match io::Error::last_os_error() {
             error if sent != 0 && error.raw_os_error() != Some(libc::ESRCH) => Err(error),
@@ -70,6 +79,13 @@ impl Handle {
         // SAFETY: an open descriptor and no flags; the memory belongs to a process that was killed.
         let released = unsafe { libc::syscall(libc::SYS_process_mrelease, self.0.as_raw_fd(), 0) };
         if released == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// The descriptor is readable once the process has ended.
+impl AsRawFd for Handle {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 
