@@ -1,7 +1,7 @@
-//! Ends containers and sandboxes by a signal of the agent's own. containerd starts `runc kill` for each, 10 to
-//! 15 ms of CPU time, and does not if the process has ended when it is asked to stop the container. It is still
-//! asked each time, after the wait: it alone knows when a container is over, and it does what the agent does
-//! not do (the network, containers of other runtimes).
+//! Ends containers and sandboxes by a signal of the agent's own. containerd starts `runc kill` for each, 10
+//! to 15 ms of CPU time, and does not if the process has ended when it is asked to stop the container. It is
+//! still asked each time, after the wait: it alone knows when a container is over, and it does what the agent
+//! does not do (the network, containers of other runtimes).
 
 use std::sync::Arc;
 use std::time::Duration;

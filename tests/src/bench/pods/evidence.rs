@@ -10,8 +10,8 @@ use super::manifest::CLOCK;
 use crate::fixture::PAUSE;
 use crate::harness::{Context, Failure};
 
-/// How often to look, for one pod and for many. Many take a second or more on CPUs that are all busy: a look each
-/// millisecond took 20 ms of CPU time.
+/// How often to look, for one pod and for many. Many take a second or more on CPUs that are all busy: a look
+/// each millisecond took 20 ms of CPU time.
 const ONE: Duration = Duration::from_micros(200);
 const MANY: Duration = Duration::from_millis(4);
 /// Time-outs in seconds, for one pod and for many.

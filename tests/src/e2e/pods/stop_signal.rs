@@ -23,8 +23,8 @@ pub const TESTS: &[Test] = &[Test::new("pod_stop_signals", stop_signals).timeout
 /// Asks to be stopped with SIGQUIT.
 const QUIT_IMAGE: &str = "nodewarden.test/quit:1";
 
-/// A container gets the signal of its image, once; the agent sends it to the first process of a container, and
-/// the runtime to containers whose first process the agent does not know for sure.
+/// A container gets the signal of its image, once; the agent sends it to the first process of a container,
+/// and the runtime to containers whose first process the agent does not know for sure.
 fn stop_signals(context: &Context) -> Result<(), Failure> {
     let containerd = Containerd::private(context)?;
     let socket = containerd.socket().to_owned();
