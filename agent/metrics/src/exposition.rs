@@ -12,7 +12,11 @@ use nodewarden_model::{Buckets, Log2Histogram, WAIT_BUCKETS};
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A chunk is passed on as soon as it has at least this many bytes. Each wakes the thread that sends it.
-pub const CHUNK_BYTES: usize = 192 * 1024;
+pub const CHUNK_BYTES: usize = 60 * 1024;
+/// The room that a buffer of a chunk has beyond that, for what is written last: a sample of each of 100
+/// containers and their pods. Together they are less than what the allocator takes from the kernel each time
+/// (128 KiB).
+pub const ROOM: usize = 64 * 1024;
 
 /// Takes a chunk of the document out of the buffer, which is cleared afterwards. It is called between two
 /// lines.
@@ -28,7 +32,7 @@ pub struct Exposition<'a> {
 impl<'a> Exposition<'a> {
     /// Starts a document whose chunks are passed to `spill`.
     pub fn new(spill: Spill<'a>) -> Self {
-        Self { buffer: Vec::with_capacity(CHUNK_BYTES + 4096), spill: Some(spill) }
+        Self { buffer: Vec::with_capacity(CHUNK_BYTES + ROOM), spill: Some(spill) }
     }
 
     /// Goes on with a document whose text so far is in `buffer`, to which the next piece is appended.

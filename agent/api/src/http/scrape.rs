@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{App, Endpoint};
 use nodewarden_metrics::cadvisor::Document;
-use nodewarden_metrics::exposition::{CHUNK_BYTES, CONTENT_TYPE, Exposition};
+use nodewarden_metrics::exposition::{CHUNK_BYTES, CONTENT_TYPE, Exposition, ROOM};
 use nodewarden_tasks::blocking;
 
 /// Maximum number of chunks waiting for a client.
@@ -200,7 +200,7 @@ impl Default for Buffers {
 
 impl Buffers {
     fn empty(&self) -> Vec<u8> {
-        let mut buffer = self.returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(CHUNK_BYTES + 4096));
+        let mut buffer = self.returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(CHUNK_BYTES + ROOM));
         buffer.clear();
         buffer
     }

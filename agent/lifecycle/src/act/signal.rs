@@ -19,8 +19,8 @@ use nodewarden_machine::cgroup::control::{FirstProcess, GroupFiles, WatchedProce
 use nodewarden_model::backoff::Backoff;
 use nodewarden_tasks::blocking;
 
-/// How long the runtime may take to notice what has ended, from the end of the process and from the removal of
-/// its cgroup. Asked to stop it before, it fails or starts a program all the same.
+/// How long the runtime may take to notice what has ended, from the end of the process and from the removal
+/// of its cgroup. Asked to stop it before, it fails or starts a program all the same.
 const NOTICED: Duration = Duration::from_secs(1);
 /// Between two questions whether it has.
 const PAUSE: Backoff = Backoff::doubling(Duration::from_millis(4), Duration::from_millis(50));
@@ -34,8 +34,8 @@ struct Signalled {
 }
 
 impl Signalled {
-    /// Waits until the process has ended, for at most this time; then until the runtime has removed its cgroup
-    /// and no longer has it as running. May be dropped and called again.
+    /// Waits until the process has ended, for at most this time; then until the runtime has removed its
+    /// cgroup and no longer has it as running. May be dropped and called again.
     async fn ended<F: Future<Output = bool>>(&mut self, longest: Duration, runs: impl Fn() -> F) {
         if !matches!(timeout(longest, self.process.ended()).await, Ok(Ok(()))) {
             return;
@@ -91,8 +91,8 @@ async fn send_stop(state: &PodState, id: &str, name: &str) -> Option<Signalled> 
     send(state, id, signal).await
 }
 
-/// Kills the first process of a sandbox whose containers have ended, and waits for its end. Does nothing where
-/// that is not known to be the process that the runtime would kill.
+/// Kills the first process of a sandbox whose containers have ended, and waits for its end. Does nothing
+/// where that is not known to be the process that the runtime would kill.
 pub async fn kill_sandbox(state: &PodState, id: &str) {
     if let Some(mut signalled) = send(state, id, Signal::SIGKILL).await {
         // A process that has SIGKILL may wait in the kernel; the runtime is asked next in any case.
