@@ -115,7 +115,7 @@ fn kills(calls: &Path, id: &str) -> Result<Vec<String>, Failure> {
     ensure!(text.contains(" delete "), "no call of runc was written down: {text:?}");
     let signal = |line: &str| {
         let (_, rest) = line.split_once(" kill ")?;
-        rest.strip_prefix(id)?.trim().split_whitespace().next().map(str::to_owned)
+        rest.strip_prefix(id)?.split_whitespace().next().map(str::to_owned)
     };
     Ok(text.lines().filter_map(signal).collect())
 }
