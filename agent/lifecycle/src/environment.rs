@@ -103,6 +103,8 @@ pub struct Environment {
     pub ends: Semaphore,
     /// The kernel reports every process that ends.
     pub ends_reported: bool,
+    /// The kernel reports every cgroup that is removed.
+    pub removals_reported: bool,
 }
 
 /// What of the node may change while the agent runs, at one moment.

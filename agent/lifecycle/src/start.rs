@@ -203,6 +203,8 @@ pub struct Deps {
     pub explain: Explain,
     /// The kernel reports every process that ends.
     pub ends_reported: bool,
+    /// The kernel reports every cgroup that is removed.
+    pub removals_reported: bool,
 }
 
 /// Sends orders to the lifecycle. Its tasks end with the tokio runtime that they run in. Cloning shares it.
@@ -332,6 +334,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS) + PREPARED)),
         ends: Semaphore::new(cpus * ENDS),
         ends_reported: needs.ends_reported,
+        removals_reported: needs.removals_reported,
     });
     let hear = inputs.downgrade();
     let part = |name| parts::register(name, TASK_LIMIT);

@@ -117,6 +117,7 @@ fn run_pods(
         health,
         explain: record_preemptions(history.clone()),
         ends_reported: context.observer.facts.is_on(Topic::Process),
+        removals_reported: context.observer.facts.is_on(Topic::CgroupLifecycle),
     };
     let (pods, adoption) = lifecycle::start(config, endpoint, found, deps);
     let gc = gc::start(context, endpoint, holds);

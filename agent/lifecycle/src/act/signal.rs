@@ -101,9 +101,9 @@ pub async fn kill_sandbox(state: &PodState, id: &str) {
 }
 
 /// Sends a signal to the first process of a container or sandbox. `None` if it is for the runtime to do it:
-/// the kernel does not report ends, or there is no such process.
+/// the kernel does not report removals, or there is no such process.
 async fn send(state: &PodState, id: &str, signal: Signal) -> Option<Signalled> {
-    if !state.env.ends_reported {
+    if !state.env.removals_reported {
         return None;
     }
     let place = state.env.places.borrow().get(&state.pod().uid).map(|place| place.path.clone())?;

@@ -224,6 +224,7 @@ impl Node {
             starts: Arc::new(Semaphore::new(1)),
             ends: Semaphore::new(16),
             ends_reported: true,
+            removals_reported: true,
         });
         let (orders, inbox) = orders();
         let (reporting, reports) = mpsc::unbounded_channel();
