@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::one_cpu::OneCpu;
 use crate::fixture::{Group, Scraper};
 use crate::harness::Failure;
 
@@ -28,8 +27,6 @@ pub fn sending(text: &[u8]) -> Result<Vec<f64>, Failure> {
     let address = listener.local_addr().map_err(Failure::file("getsockname"))?;
     std::thread::scope(|scope| {
         let server = scope.spawn(move || (0..=TIMES).try_for_each(|_| answer(&listener, text)));
-        // After the server, which may use all CPUs, as the agent may.
-        let _one_cpu = OneCpu::enter()?;
         let mut scraper = Scraper::default();
         // The first one is not measured: the client gets its memory.
         get(&mut scraper, address)?;

@@ -1,7 +1,6 @@
 //! Measures a scrape of `/metrics/cadvisor` with many containers, and the agent's own memory and CPU time.
 
 mod bare;
-mod one_cpu;
 
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
 use crate::fixture::{Agent, AgentOptions, Group, Scraper, TestRoot, Worker};
 use crate::harness::Failure;
-use one_cpu::OneCpu;
 
 pub struct Scrape;
 
@@ -92,7 +90,6 @@ fn scrapes(
     let count = if run.quick { 20 } else { 50 };
     let (mut times, mut scraper) = (Vec::new(), Scraper::default());
     let mut before = Duration::ZERO;
-    let one_cpu = OneCpu::enter()?;
     for i in 0..count + 2 * WARM_UP {
         match i {
             WARM_UP => std::thread::sleep(REST),
@@ -106,7 +103,6 @@ fn scrapes(
         }
         std::thread::sleep(BETWEEN);
     }
-    drop(one_cpu);
     let used = (agent.cpu_time()? - before).as_secs_f64() * 1e3 / count as f64;
     let body = agent.scrape(&mut scraper, PATH)?.parsed()?.text();
     let series = body.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).count();
