@@ -1,8 +1,9 @@
-//! Ends containers and sandboxes by a signal of the agent's own. containerd starts `runc kill` for each, 10
-//! to 15 ms of CPU time, and does not if the process has ended when it is asked to stop the container. It is
+//! Ends containers and sandboxes by a signal of the agent's own. containerd starts `runc kill` for each, some
+//! 7 ms of CPU time, and does not if the process has ended when it is asked to stop the container. It is
 //! still asked each time, after the wait: it alone knows when a container is over, and it does what the agent
 //! does not do (the network, containers of other runtimes).
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use tracing::debug;
 
 use super::look;
 use crate::decide::policy;
-
 use crate::state::PodState;
 use nodewarden_machine::cgroup::control::{FirstProcess, GroupFiles, WatchedProcess};
 use nodewarden_model::backoff::Backoff;
@@ -36,9 +36,18 @@ struct Signalled {
 impl Signalled {
     /// Waits until the process has ended, for at most this time; then until the runtime has removed its
     /// cgroup and no longer has it as running. May be dropped and called again.
-    async fn ended<F: Future<Output = bool>>(&mut self, longest: Duration, runs: impl Fn() -> F) {
-        if !matches!(timeout(longest, self.process.ended()).await, Ok(Ok(()))) {
-            return;
+    ///
+    /// # Errors
+    /// The process cannot be waited for: it has not had its time.
+    async fn ended<F: Future<Output = bool>>(
+        &mut self,
+        longest: Duration,
+        runs: impl Fn() -> F,
+    ) -> io::Result<()> {
+        match timeout(longest, self.process.ended()).await {
+            Ok(ended) => ended?,
+            // It has had its time.
+            Err(_) => return Ok(()),
         }
         if let Some(removal) = self.removal.as_mut() {
             let _ = timeout(NOTICED, removal).await;
@@ -52,6 +61,7 @@ impl Signalled {
             }
         };
         let _ = timeout(NOTICED, noticed).await;
+        Ok(())
     }
 }
 
@@ -73,9 +83,13 @@ impl StopSignal {
             self.sent = Some(send_stop(state, id, name).await);
         }
         let Some(Some(signalled)) = &mut self.sent else { return grace };
-        // However that ends, the runtime is asked next.
-        signalled.ended(grace, || look::still_runs(state, id)).await;
-        Duration::ZERO
+        match signalled.ended(grace, || look::still_runs(state, id)).await {
+            Ok(()) => Duration::ZERO,
+            Err(error) => {
+                debug!("waiting for the first process of {id}: {error}");
+                grace
+            }
+        }
     }
 }
 
@@ -96,7 +110,7 @@ async fn send_stop(state: &PodState, id: &str, name: &str) -> Option<Signalled> 
 pub async fn kill_sandbox(state: &PodState, id: &str) {
     if let Some(mut signalled) = send(state, id, Signal::SIGKILL).await {
         // A process that has SIGKILL may wait in the kernel; the runtime is asked next in any case.
-        signalled.ended(NOTICED, || look::is_still_ready(state, id)).await;
+        let _ = signalled.ended(NOTICED, || look::is_still_ready(state, id)).await;
     }
 }
 
