@@ -21,6 +21,7 @@ pub(crate) mod fuzzing;
 mod layout;
 mod load;
 mod neighbours;
+mod priority;
 mod programs;
 mod prototype;
 mod ring;
@@ -41,7 +42,8 @@ pub use load::{
     Kernel, LoadOptions, Loaded, Requested, allow_locked_memory, attached_at_start, names_oom_victims,
 };
 pub use neighbours::{Neighbours, PairWait};
-pub use ring::{RingReader, raise_priority, run_in_real_time};
+pub use priority::{raise_priority, run_in_real_time};
+pub use ring::RingReader;
 pub use slots::SlotPool;
 pub use spaces::Spaces;
 pub use usage::{GroupUsages, UsageError, UsageReading};

@@ -5,7 +5,6 @@
 //! console that takes milliseconds, and a reader woken on that CPU would have to wait for it.
 
 use parking_lot::Mutex;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,9 +20,7 @@ use nodewarden_tasks::parts;
 use tracing::{error, warn};
 
 use super::error::KernelError;
-
-/// Nice value of threads that must get a CPU at once.
-const NICE: i32 = -20;
+use super::priority::raise_priority;
 
 /// How long the events of one wake-up may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -121,36 +118,6 @@ fn settle(cpus: Option<&CpuSet>) {
     }
     if let Err(error) = raise_priority() {
         warn!(%error, "cannot raise an event reader's priority: events may come late under full load");
-    }
-}
-
-/// Raises the calling thread's priority to nice −20, for threads that sleep nearly always and must get a CPU
-/// at once when a process is killed.
-///
-/// # Errors
-/// Without CAP_SYS_NICE. The only effect is a higher latency under full load.
-pub fn raise_priority() -> io::Result<()> {
-    // SAFETY: plain system call on the calling thread (who 0).
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Has the calling thread run before every thread that is not real-time (SCHED_FIFO, priority 1), for one
-/// that sleeps nearly always and must not wait for a CPU, not even for threads that it wakes itself. Threads
-/// that it starts have an ordinary priority.
-///
-/// # Errors
-/// Without CAP_SYS_NICE, or where the cgroup has no real-time bandwidth (CONFIG_RT_GROUP_SCHED).
-pub fn run_in_real_time() -> io::Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: plain system call on the calling thread (0) with a structure that outlives it.
-    match unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const lowest)
-    } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 
