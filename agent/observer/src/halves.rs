@@ -18,24 +18,20 @@ pub(crate) fn is_to_split(cgroups: usize) -> bool {
 
 /// Does work that a client waits for, on this thread and, if `is_split`, on a second one. The second one
 /// begins with `before`, while `prepare` returns the two halves of the work on this one. Then `each` is
-/// called for both at the same time, with the result of `before`, and at last `after` on this thread, whose
-/// result is returned.
-pub(crate) fn in_halves<S, W, R>(
+/// called for both at the same time, with the result of `before`.
+pub(crate) fn in_halves<S, W>(
     is_split: bool,
     before: impl FnOnce() -> S + Send,
     prepare: impl FnOnce() -> [W; 2],
     each: impl Fn(&S, W) + Sync,
-    after: impl FnOnce() -> R,
-) -> R
-where
+) where
     S: Send + Sync,
     W: Send,
 {
     let shared = OnceLock::new();
     if !is_split {
         let shared = shared.get_or_init(before);
-        prepare().into_iter().for_each(|half| each(shared, half));
-        return after();
+        return prepare().into_iter().for_each(|half| each(shared, half));
     }
     let (shared, each) = (&shared, &each);
     std::thread::scope(|scope| {
@@ -56,10 +52,8 @@ where
         if hand_over.send(right).is_ok() {
             each(shared.wait(), left);
         }
-        let result = after();
         let _ = other.join();
-        result
-    })
+    });
 }
 
 /// Where the work is divided: in the middle, but not between a pod and what is below it, which is read after
@@ -103,7 +97,7 @@ mod tests {
             let (left, right) = all.split_at_mut(400);
             let prepare = || [left, right];
             let each = |shared: &i32, half: &mut [i32]| half.iter_mut().for_each(|one| *one += shared);
-            assert_eq!(in_halves(is_split, || 3, prepare, each, || 7), 7);
+            in_halves(is_split, || 3, prepare, each);
             assert!(all.into_iter().all(|sum| sum == 3));
         }
     }

@@ -24,7 +24,7 @@ use super::remembered::Remembered;
 use super::usages::{ReadUsages, Usages};
 use nodewarden_machine::cgroup::{Asked, identify};
 use nodewarden_machine::ebpf::MonotonicClock;
-use nodewarden_model::{GroupView, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
+use nodewarden_model::{GroupView, Identity, KernelCounters, NeighbourWait, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -96,13 +96,15 @@ impl Sampler {
             let counted = Arc::new(counted);
             [(all, counted.clone()), (right, counted)]
         };
-        let machine = in_halves(
+        in_halves(
             is_to_split(groups.len()),
             || usages.as_mut().and_then(Usages::read),
             prepare,
             |usages, (mut some, counted)| update(&mut some, (*counted).as_ref(), files, usages.as_ref()),
-            || machine.read(&mut Vec::new()),
         );
+        // Ordered by path.
+        let root = views.first().filter(|first| matches!(*first.identity, Identity::Root));
+        let machine = machine.read(root.map(|root| &root.usage));
         Snapshot { time, machine, groups: views }
     }
 

@@ -47,18 +47,11 @@ impl MachineReader {
         }
     }
 
-    /// Reads the figures that change.
-    pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
-        let mut machine = self.fixed.clone();
-        self.root.read(
-            &self.layout,
-            Asked::Now,
-            Activity::Ran,
-            KnownUsage::default(),
-            &mut self.usage,
-            buffer,
-        );
-        machine.usage = self.usage.clone();
+    /// Reads the figures that change. `root`: a reading of the root cgroup, if there is one; else its files
+    /// are read.
+    pub fn read(&mut self, root: Option<&Usage>) -> Machine {
+        let usage = root.unwrap_or_else(|| self.read_root()).clone();
+        let mut machine = Machine { usage, ..self.fixed.clone() };
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;
             machine.swap_bytes = memory.swap_total;
@@ -90,6 +83,12 @@ impl MachineReader {
         });
         machine.interfaces = interfaces();
         machine
+    }
+
+    fn read_root(&mut self) -> &Usage {
+        let (asked, activity, known) = (Asked::Now, Activity::Ran, KnownUsage::default());
+        self.root.read(&self.layout, asked, activity, known, &mut self.usage, &mut Vec::new());
+        &self.usage
     }
 }
 
@@ -162,7 +161,7 @@ mod tests {
             return;
         };
         let files = ReaderFiles::new(&layout, &Budget::new(64));
-        let machine = MachineReader::new(&layout, Some("n".into()), &files).read(&mut Vec::new());
+        let machine = MachineReader::new(&layout, Some("n".into()), &files).read(None);
         let memory = machine.usage.memory.unwrap();
         assert!(memory.working_set_bytes <= memory.usage_bytes && memory.usage_bytes <= machine.memory_bytes);
         assert!(machine.cpus > 0 && machine.boot_time.is_some() && machine.fs.unwrap().capacity_bytes > 0);
