@@ -24,7 +24,7 @@ use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::PodCgroupStates;
-use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::control::GroupFiles;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, PodRef};
@@ -55,8 +55,8 @@ pub struct Environment {
     pub facts: HierarchyFacts,
     /// What the machine has, as read last.
     pub capacity: watch::Receiver<Arc<Capacity>>,
-    /// Where cgroups are.
-    pub layout: Layout,
+    /// The cgroups of this machine.
+    pub cgroups: Arc<GroupFiles>,
     pub node_name: String,
     /// The node's addresses, the preferred one first. They change while the agent runs.
     pub addresses: watch::Receiver<Vec<IpAddr>>,

@@ -37,6 +37,7 @@ use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle, node_name};
 use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::control::GroupFiles;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::{Pod, PodKind};
 use nodewarden_model::Origin;
@@ -306,7 +307,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         eviction: config.eviction.clone(),
         facts: needs.facts,
         capacity: needs.capacity,
-        layout: needs.layout,
+        cgroups: Arc::new(GroupFiles::new(Arc::new(needs.layout))),
         node_name: node_name(config),
         addresses: addresses::follow(inputs.downgrade()),
         ownership: ownership(config),

@@ -122,7 +122,7 @@ pub(super) static OWN: &[(&str, &str)] = &[
     ),
     (
         "nodewarden.eviction.minIntervalMilliseconds",
-        "Shortest time in milliseconds between two such readings; a tenth of it, but at least 1, while memory or process ids are used up so fast that a threshold would be crossed sooner.",
+        "Shortest time in milliseconds between two such readings; a twentieth of it, but at least 0.5, while memory or process ids are used up so fast that a threshold would be crossed sooner.",
     ),
     (
         "nodewarden.eviction.restartEvicted",

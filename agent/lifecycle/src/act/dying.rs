@@ -24,11 +24,11 @@ pub async fn wait(state: &PodState) {
     let Some(path) = state.env.places.borrow().get(&state.pod().uid).map(|place| place.path.clone()) else {
         return;
     };
-    let layout = &state.env.layout;
+    let files = &state.env.cgroups;
     until(|| {
-        let (layout, path) = (layout.clone(), path.clone());
+        let (files, path) = (files.clone(), path.clone());
         // A look that fails is no reason to wait.
-        async move { blocking::KILLS.run(move || empty(&layout, &path)).await.unwrap_or(true) }
+        async move { blocking::KILLS.run(move || empty(&files, &path)).await.unwrap_or(true) }
     })
     .await;
 }

@@ -1,7 +1,6 @@
 //! Reads what [`decide::shrink`](crate::decide::shrink) needs to know of a pod's memory limits.
 
 use std::fs;
-use std::sync::Arc;
 
 use crate::decide::shrink::{MemoryChange, refused};
 use crate::state::PodState;
@@ -19,7 +18,7 @@ pub async fn why_not(state: &PodState, id: &str, name: &str, wanted: i64) -> Opt
     let capacity = env.capacity();
     let pod_to = bytes(qos::pod::limits(&pod, env.node(&capacity)).memory_max);
     let above = env.places.borrow().get(&pod.uid).map(|place| place.path.clone());
-    let files = GroupFiles::new(Arc::new(env.layout.clone()));
+    let files = env.cgroups.clone();
     let own = id.to_owned();
     let found = blocking::CGROUPS.run(move || above.map(|above| read(&files, &above, &own))).await;
     // A panic in there is a fault of ours: nothing is known then.
@@ -76,6 +75,8 @@ fn given(state: &PodState, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use nodewarden_machine::cgroup::control::{Cgroupfs, Limits, Manager};
     use nodewarden_machine::cgroup::fixture::TestTree;

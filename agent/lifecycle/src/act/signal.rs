@@ -4,7 +4,6 @@
 //! does not do (the network, containers of other runtimes).
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -15,7 +14,7 @@ use tracing::debug;
 use super::look;
 use crate::decide::policy;
 use crate::state::PodState;
-use nodewarden_machine::cgroup::control::{FirstProcess, GroupFiles, WatchedProcess};
+use nodewarden_machine::cgroup::control::{FirstProcess, WatchedProcess};
 use nodewarden_model::backoff::Backoff;
 use nodewarden_tasks::blocking;
 
@@ -121,10 +120,10 @@ async fn send(state: &PodState, id: &str, signal: Signal) -> Option<Signalled> {
         return None;
     }
     let place = state.env.places.borrow().get(&state.pod().uid).map(|place| place.path.clone())?;
-    let (layout, own) = (state.env.layout.clone(), id.to_owned());
+    let (cgroups, own) = (state.env.cgroups.clone(), id.to_owned());
     // Before the signal, or a removal soon after it would be missed.
     let removal = state.removals.expect(id);
-    let find = move || FirstProcess::find(&GroupFiles::new(Arc::new(layout)), &place, &own);
+    let find = move || FirstProcess::find(&cgroups, &place, &own);
     let first = blocking::KILLS.run(find).await.ok()?.ok()??;
     // First, so that nothing that has got the signal is lost sight of.
     let process = first.watch().ok()?;

@@ -122,8 +122,8 @@ pub async fn forget(state: &PodState) {
 async fn kill_rest(state: &PodState) {
     let pod = state.pod();
     let Some(place) = state.env.places.borrow().get(&pod.uid).map(|place| place.path.clone()) else { return };
-    let layout = state.env.layout.clone();
-    let killed = blocking::KILLS.run(move || kill_now(&layout, &place)).await;
+    let cgroups = state.env.cgroups.clone();
+    let killed = blocking::KILLS.run(move || kill_now(&cgroups, &place, None)).await;
     match killed {
         Ok(Ok(Signalled { processes: 0, .. })) | Err(_) => {}
         Ok(Ok(Signalled { processes, .. })) => {

@@ -7,7 +7,7 @@
 //!
 //! The shortest interval of the configuration holds as long as that rate is only expected. If at the rate
 //! that was seen a threshold would be crossed within it, memory and processes are read again sooner, at most
-//! ten times as often: each of these readings comes after half of the time that is left.
+//! twenty times as often: each of these readings comes after half of the time that is left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use super::assess::limit;
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 
 /// While a threshold is about to be crossed, the shortest interval is divided by this.
-const CLOSE_PART: u32 = 10;
-/// The result of that division is at least this.
-const CLOSEST: Duration = Duration::from_millis(1);
+const CLOSE_PART: u32 = 20;
+/// The result of that division is at least this: a reading takes a tenth of it.
+const CLOSEST: Duration = Duration::from_micros(500);
 /// Consumption may be this many times faster than expected without crossing a threshold between two readings.
 const MARGIN: f64 = 2.0;
 /// Half-life of the fastest rate seen.

@@ -1,5 +1,5 @@
-//! The same without an agent: a thread that reads the available memory each millisecond and kills one process
-//! that it knows beforehand. What this machine allows.
+//! The same without an agent: a thread that reads the available memory each half millisecond and kills one
+//! process that it knows beforehand. What this machine allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use nodewarden_machine::ebpf::run_in_real_time;
 
 use super::fixture::EvictionFixture;
 use super::judge::Round;
@@ -17,9 +18,7 @@ use crate::bench::Run;
 use crate::fixture::NodeMemory;
 use crate::harness::{Context, Failure};
 
-const PERIOD: Duration = Duration::from_millis(1);
-/// Nice value, as that of the agent's thread.
-const NICE: i32 = -20;
+const PERIOD: Duration = Duration::from_micros(500);
 
 /// One round, with the agent stopped meanwhile.
 ///
@@ -60,8 +59,8 @@ impl Killer {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            // SAFETY: plain system call on the calling thread (who 0). Refused: it is as fast as any thread.
-            let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+            // As the agent's thread. Refused: it is as fast as any thread.
+            let _ = run_in_real_time();
             while !stopped.load(Ordering::Relaxed) {
                 if memory.available().is_ok_and(|available| available < threshold) {
                     return kill(victim, Signal::SIGKILL).ok().map(|()| Timestamp::now());

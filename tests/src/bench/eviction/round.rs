@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nodewarden_model::DecisionStep;
 use serde_json::json;
 
 use super::fixture::EvictionFixture;
@@ -128,12 +129,14 @@ pub fn round(
     })?;
     let others = others.max(fixture.changed()?);
     let (round, crossing) = eaten.round(fixture.threshold, killed, others)?;
+    let steps: Vec<String> = decision.steps.iter().map(step).collect();
     run.progress(&format!(
-        "{name}: woken by {}, kill {:.1} ms (woken {:.1} ms before it, readings here at most {:.1} ms apart until then), \
-         dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others, a CPU stood still for {:.0} ms",
+        "{name}: woken by {}, kill {:.1} ms (woken {:.1} ms before it: {}; readings here at most {:.1} ms apart until \
+         then), dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others, a CPU stood still for {:.0} ms",
         decision.woken_by,
         round.kill,
         judge::milliseconds(decision.time, killed),
+        steps.join(", "),
         judge::longest_gap(&eaten.samples, crossing, killed),
         round.dead,
         round.back,
@@ -144,6 +147,12 @@ pub fn round(
     fixture.stage.remove(name)?;
     fixture.stage.wait_gone(&[name])?;
     Ok(round)
+}
+
+/// What a step was and when it began and ended, in milliseconds since the wake-up.
+fn step(step: &DecisionStep) -> String {
+    let [from, to] = [step.after_us, step.after_us + step.took_us].map(|us| us as f64 / 1e3);
+    format!("{} {from:.2} to {to:.2}", step.what)
 }
 
 /// The pid of the container's only process, from its cgroup.

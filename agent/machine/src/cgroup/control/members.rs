@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::GroupFiles;
@@ -47,8 +48,9 @@ pub fn children_in_one(files: &GroupFiles, path: &str) -> Result<BTreeSet<String
     Ok(names)
 }
 
-/// The hierarchy of memory, else of the CPU.
-fn one(files: &GroupFiles) -> Option<&Hierarchy> {
+/// The hierarchy of memory, else of the CPU: where there are a dozen, one of them is listed in a tenth of the
+/// time, and has all cgroups and processes as a rule.
+pub fn one(files: &GroupFiles) -> Option<&Hierarchy> {
     [Controller::Memory, Controller::Cpu]
         .into_iter()
         .find_map(|controller| files.layout().hierarchy(controller))
@@ -57,6 +59,10 @@ fn one(files: &GroupFiles) -> Option<&Hierarchy> {
 /// Names of the directories in `dir`; none if it does not exist.
 fn list(dir: &Path, names: &mut BTreeSet<String>) -> Result<(), CgroupError> {
     let failed = |source| CgroupError::file("read directory", dir, source);
+    // A directory of kernfs, as of most file systems, has a link of each directory in it and two more.
+    if fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.nlink() == 2) {
+        return Ok(());
+    }
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if super::group_files::is_gone(&error) => return Ok(()),
@@ -85,12 +91,22 @@ pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupErro
     subtree_by(path, |group| children(files, group))
 }
 
-/// As [`subtree`], in the hierarchy of [`children_in_one`].
+/// The cgroups of [`subtree`] and their processes, in one hierarchy.
 ///
 /// # Errors
-/// As [`children`].
-pub fn subtree_in_one(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupError> {
-    subtree_by(path, |group| children_in_one(files, group))
+/// As [`children`] and [`pids`].
+pub fn in_hierarchy(
+    files: &GroupFiles,
+    hierarchy: &Hierarchy,
+    path: &str,
+) -> Result<(Vec<String>, BTreeSet<i32>), CgroupError> {
+    let groups = subtree_by(path, |group| {
+        let mut names = BTreeSet::new();
+        list(&join(&hierarchy.mount, group), &mut names)?;
+        Ok(names)
+    })?;
+    let pids = pids_in(files, &groups, |other| other.id == hierarchy.id)?;
+    Ok((groups, pids))
 }
 
 fn subtree_by(
@@ -153,7 +169,8 @@ pub fn pids_in(
 /// Whether a process is in `path` or below it in any hierarchy, by its own `/proc/<pid>/cgroup`. False if the
 /// process has ended.
 pub fn is_below(files: &GroupFiles, pid: i32, path: &str) -> bool {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return false };
+    let file = format!("/proc/{pid}/cgroup");
+    let Ok(Some(text)) = super::group_files::read_file(Path::new(&file)) else { return false };
     let memberships = parse_memberships(&text);
     files.layout().all().any(|hierarchy| {
         let top = kernel_path(hierarchy, path);

@@ -26,7 +26,9 @@ mod systemd;
 pub use bound::{Bound, CpuQuota, PageSize};
 pub use cgroupfs::Cgroupfs;
 pub use consumption::Consumption;
-pub use destroy::{DestroyError, Destroyed, Holdout, Killed, StillThere, is_empty, kill_now};
+pub use destroy::{
+    DestroyError, Destroyed, Held, Holdout, KillTarget, Killed, StillThere, is_empty, kill_now,
+};
 pub use driver::{Driver, DriverKind};
 #[cfg(feature = "fuzzing")]
 pub(crate) use files::NoValue;

@@ -320,7 +320,7 @@ impl DiskWatch {
             return false;
         }
         let (own, cgroup) = (shared.clone(), candidate.cgroup.clone());
-        let killed = blocking::KILLS.run(move || kill::kill(&own.deps.layout, &cgroup));
+        let killed = blocking::KILLS.run(move || kill::kill(&own.files, &cgroup, None));
         let result = match killed.await {
             Ok(Ok(signalled)) => format!("{} processes", signalled.processes),
             Ok(Err(error)) => error.to_string(),

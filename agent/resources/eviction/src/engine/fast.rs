@@ -19,12 +19,13 @@ use super::victim::Candidates;
 use crate::assess::{Due, limit};
 use crate::gather;
 use crate::gather::{Node, Subject};
+use crate::kill::Signalled;
 use crate::pace::Pace;
 use crate::wake::{WakeSources, Waker, Woken};
 use crate::{Candidate, NodeCondition, Observations, kill, message, metrics};
 use crate::{Eviction, EvictionReason};
 use nodewarden_config::Signal;
-use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::control::{GroupFiles, KillTarget};
 use nodewarden_machine::ebpf::{raise_priority, run_in_real_time};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Medium;
@@ -91,8 +92,8 @@ struct Leaving {
 }
 
 impl Leaving {
-    fn is_gone(&self, layout: &Layout) -> bool {
-        kill::empty(layout, &self.cgroup)
+    fn is_gone(&self, files: &GroupFiles) -> bool {
+        kill::empty(files, &self.cgroup)
             && self.pod_dir.as_deref().is_none_or(|pod_dir| !volume::has_volumes(pod_dir))
     }
 }
@@ -222,6 +223,9 @@ impl FastWatch {
         }
         let prepared = self.prepared.get_or_insert_default();
         prepared.prepare(&*self.shared.deps.subjects, &self.shared.deps.layout);
+        if self.shared.acts() && self.leaving.is_empty() {
+            prepared.aim(&self.shared);
+        }
     }
 
     /// Asks the kernel to wake this thread when the nearest memory threshold is crossed. `next`: time until
@@ -247,10 +251,10 @@ impl FastWatch {
 
     /// Forgets the pods whose cgroup is gone, those whose time is over, and those whose eviction was refused.
     fn forget_terminated(&mut self) {
-        let (shared, layout) = (&self.shared, &self.shared.deps.layout);
+        let shared = &self.shared;
         self.leaving.retain(|uid, leaving| {
             let is_refused = !leaving.hard && shared.was_refused(uid);
-            Instant::now() < leaving.until && !is_refused && !leaving.is_gone(layout)
+            Instant::now() < leaving.until && !is_refused && !leaving.is_gone(&shared.files)
         });
     }
 
@@ -275,7 +279,7 @@ impl FastWatch {
         let began = Instant::now();
         let mut prepared = self.prepared.take().unwrap_or_default();
         prepared.refresh(&*shared.deps.subjects, &shared.deps.layout);
-        let Prepared { subjects, memory, .. } = &mut prepared;
+        let Prepared { subjects, memory, target, .. } = &mut prepared;
         let subjects: &[Subject] = subjects;
         let hard = due.threshold.is_hard();
         let mut candidates = Candidates::read(&shared, signal, hard, subjects, memory);
@@ -298,8 +302,10 @@ impl FastWatch {
             return true;
         };
         let began = Instant::now();
-        let own = nodewarden_manifest::grace(&candidate.pod);
-        let grace = if hard { Duration::ZERO } else { shared.deps.settings.soft_grace(own) };
+        let grace = match hard {
+            true => Duration::ZERO,
+            false => shared.deps.settings.soft_grace(nodewarden_manifest::grace(&candidate.pod)),
+        };
         evict(
             &candidate.pod.uid,
             Eviction {
@@ -310,6 +316,7 @@ impl FastWatch {
                 condition: Some(NodeCondition::of(signal)),
             },
         );
+        let killed = hard.then(|| self.kill(&candidate, target.as_ref(), began, woken, &mut log));
         let asks = !hard && shared.deps.beside.is_some();
         if !asks {
             metrics::record_eviction(signal.name());
@@ -328,13 +335,13 @@ impl FastWatch {
             false => format!("{name} evicted: {text}"),
         };
         shared.clear_news(signal.name());
-        if hard {
-            let killed = self.kill(&candidate, began, woken, &mut log);
+        if let Some(killed) = killed {
             report();
             log.record_candidates(candidates.table(chosen));
             let number = shared.record(log.snapshot(&outcome));
-            if killed {
-                self.await_end(due, &candidate, woken, &mut log);
+            if let Some(signalled) = killed {
+                let target = target.as_ref().filter(|_| signalled.has_sandbox);
+                self.await_end(due, &candidate, target, woken, &mut log);
                 shared.complete(number, log.finish(outcome));
             }
         } else {
@@ -344,31 +351,55 @@ impl FastWatch {
         true
     }
 
-    /// Kills the pod at once through its cgroup. Returns whether that succeeded.
-    fn kill(&self, candidate: &Candidate, began: Instant, woken: Instant, log: &mut DecisionLog) -> bool {
-        match kill::kill(&self.shared.deps.layout, &candidate.cgroup) {
+    /// Kills the pod at once through its cgroup; `None` if that failed.
+    fn kill(
+        &self,
+        candidate: &Candidate,
+        target: Option<&KillTarget>,
+        began: Instant,
+        woken: Instant,
+        log: &mut DecisionLog,
+    ) -> Option<Signalled> {
+        match kill::kill(&self.shared.files, &candidate.cgroup, target) {
             Ok(signalled) => {
                 metrics::record_crossing_to_kill(signalled.at.saturating_duration_since(woken));
                 let result = format!("{} processes", signalled.processes);
                 log.record_step_until("kill", began, signalled.at, result);
-                true
+                Some(signalled)
             }
             Err(error) => {
                 warn!("{error}");
                 log.record_step("kill", began, error.to_string());
-                false
+                None
             }
         }
     }
 
-    /// Waits until none of its processes is left and its memory is free.
-    fn await_end(&mut self, due: &Due, candidate: &Candidate, woken: Instant, log: &mut DecisionLog) {
-        let layout = &self.shared.deps.layout;
+    /// Waits until none of its processes is left and its memory is free. `target`: what was killed, if the
+    /// process of its sandbox was left for later.
+    fn await_end(
+        &mut self,
+        due: &Due,
+        candidate: &Candidate,
+        target: Option<&KillTarget>,
+        woken: Instant,
+        log: &mut DecisionLog,
+    ) {
+        let files = &self.shared.files;
         let began = Instant::now();
-        while !kill::empty(layout, &candidate.cgroup) && began.elapsed() < SOON {
+        let is_gone = || match target {
+            Some(target) => target.is_empty(),
+            None => kill::empty(files, &candidate.cgroup),
+        };
+        while !is_gone() && began.elapsed() < SOON {
             thread::sleep(CLOSE);
         }
-        let gone = kill::empty(layout, &candidate.cgroup);
+        let gone = is_gone();
+        if target.is_some()
+            && let Err(error) = kill::kill(files, &candidate.cgroup, None)
+        {
+            warn!("{error}");
+        }
         log.record_step("processes gone", began, if gone { "" } else { "not yet" });
         if !gone {
             return;

@@ -4,16 +4,22 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::control::KillTarget;
 use tokio::sync::watch;
 
+use super::shared::Shared;
 use super::subjects::Subjects;
-use crate::gather::{GroupMemory, Subject};
+use super::victim::Candidates;
+use crate::gather::{GroupMemory, Subject, is_of_container};
 
 /// How old the list may be even if no change was reported: a pod's cgroup can follow its last change.
 const OLD: Duration = Duration::from_secs(1);
 /// While pods come and go they are listed at most so often, until a decision needs them.
 const OFTEN: Duration = Duration::from_millis(50);
+/// Time between two looks for the pod that would be killed.
+const AIM: Duration = Duration::from_millis(20);
 
 /// The pods and the memory files of their cgroups, in the same order.
 #[derive(Debug, Default)]
@@ -21,8 +27,12 @@ pub struct Prepared {
     pub subjects: Vec<Subject>,
     /// `None` where no hierarchy has the memory controller.
     pub memory: Vec<Option<GroupMemory>>,
+    /// The pod that a decision would have chosen a moment ago. Which one is killed is decided again then.
+    pub target: Option<KillTarget>,
     changes: Option<watch::Receiver<()>>,
     listed: Option<Instant>,
+    /// When the target is to be looked for again.
+    aim_again: Option<Instant>,
 }
 
 impl Prepared {
@@ -56,6 +66,24 @@ impl Prepared {
             // A cgroup that is gone has no usage now and in the decision.
             let _ = memory.read_usage(&mut buffer);
         }
+    }
+
+    /// Opens what it takes to kill the pod that a hard threshold of memory would have chosen now. Looks for
+    /// it each [`AIM`], or less often where that would take more than a twentieth of the time. Has the code
+    /// of a decision in the memory and the caches of the CPU besides.
+    pub fn aim(&mut self, shared: &Shared) {
+        let begun = Instant::now();
+        if self.aim_again.is_some_and(|at| begun < at) {
+            return;
+        }
+        let Self { subjects, memory, .. } = self;
+        let mut candidates = Candidates::read(shared, Signal::MemoryAvailable, true, subjects, memory);
+        self.target = candidates.choose(|_| None).and_then(|at| {
+            let Subject { cgroup, containers, .. } = subjects.get(at)?;
+            let is_known = |name: &str| containers.iter().any(|(_, id)| is_of_container(name, id));
+            KillTarget::open(&shared.files, cgroup, |name| !is_known(name))
+        });
+        self.aim_again = Some(begun + AIM.max(begun.elapsed() * 20));
     }
 
     fn is_older_than(&self, age: Duration) -> bool {

@@ -3,6 +3,7 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -18,6 +19,7 @@ use crate::assess::{Assessment, Due, ThresholdState, assess};
 use crate::usage::{LayersQuestion, Measurer};
 use crate::{NodeCondition, Observations, message, metrics};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
+use nodewarden_machine::cgroup::control::GroupFiles;
 use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Decision, Detail, SignalSeen};
@@ -66,6 +68,8 @@ impl Group {
 /// State shared by the thread and the tasks.
 pub struct Shared {
     pub deps: Deps,
+    /// The cgroups of pods.
+    pub files: GroupFiles,
     pub fast: EvictionSettings,
     pub disk: EvictionSettings,
     began: Timestamp,
@@ -98,6 +102,7 @@ impl Shared {
         let this = Self {
             fast: Group::Fast.thresholds(&deps.settings),
             disk: Group::Disk.thresholds(&deps.settings),
+            files: GroupFiles::new(Arc::new(deps.layout.clone())),
             began: Timestamp::now(),
             saved: Mutex::new(saved),
             saver,

@@ -14,7 +14,7 @@ pub struct Candidates<'a> {
     shared: &'a Shared,
     signal: Signal,
     hard: bool,
-    subjects: &'a [Subject],
+    memory: &'a mut [Option<GroupMemory>],
     all: Vec<Candidate>,
     /// Of which pods memory is still usage, with inactive file pages.
     with_files: Vec<bool>,
@@ -29,7 +29,7 @@ impl<'a> Candidates<'a> {
         signal: Signal,
         hard: bool,
         subjects: &'a [Subject],
-        memory: &mut [Option<GroupMemory>],
+        memory: &'a mut [Option<GroupMemory>],
     ) -> Self {
         let (layout, needs) = (&shared.deps.layout, rank::required_stats(signal));
         let (all, with_files) = match needs.memory {
@@ -37,7 +37,7 @@ impl<'a> Candidates<'a> {
             false => (gather::pods(layout, subjects, needs), false),
         };
         let with_files = vec![with_files; all.len()];
-        Self { shared, signal, hard, subjects, all, with_files, spared: BTreeMap::new() }
+        Self { shared, signal, hard, memory, all, with_files, spared: BTreeMap::new() }
     }
 
     /// The pod to evict: the one that [`Self::table`] lists first, unless another that leaves already uses
@@ -75,13 +75,13 @@ impl<'a> Candidates<'a> {
     }
 
     fn first_by_memory(&mut self) -> Option<usize> {
-        let Self { shared, hard, subjects, all, spared, .. } = self;
+        let Self { shared, hard, memory, all, spared, .. } = self;
         let spares = |at: usize| {
             let reason = all.get(at).and_then(|candidate| shared.spares(&candidate.pod.uid, *hard));
             spared.insert(at, reason);
             reason.is_some()
         };
-        let exact = |at: usize| working_set(shared, subjects.get(at), all.get(at)).unwrap_or(0);
+        let exact = |at: usize| working_set(memory.get_mut(at), all.get(at)).unwrap_or(0);
         let First { at, exact } = rank::first_by_memory(&shared.deps.settings, all, spares, exact);
         for (at, bytes) in exact.into_iter().enumerate() {
             if bytes.is_some() {
@@ -94,7 +94,12 @@ impl<'a> Candidates<'a> {
     fn read_rest(&mut self) {
         for at in 0..self.all.len() {
             if self.with_files.get(at) == Some(&true) {
-                self.set_exact(at, working_set(self.shared, self.subjects.get(at), self.all.get(at)));
+                let bytes = working_set(self.memory.get_mut(at), self.all.get(at));
+                self.set_exact(at, bytes);
+                // There may be a thousand.
+                if let Some(memory) = self.memory.get_mut(at).and_then(Option::as_mut) {
+                    memory.close_stat();
+                }
             }
         }
     }
@@ -116,8 +121,8 @@ impl<'a> Candidates<'a> {
 }
 
 /// The working set of a pod whose usage is known, in bytes; `None` if the pod is gone.
-fn working_set(shared: &Shared, subject: Option<&Subject>, usage: Option<&Candidate>) -> Option<u64> {
-    gather::subtract_inactive_file(&shared.deps.layout, subject?, usage?.memory?)
+fn working_set(memory: Option<&mut Option<GroupMemory>>, usage: Option<&Candidate>) -> Option<u64> {
+    gather::subtract_inactive_file(memory?.as_mut()?, usage?.memory?)
 }
 
 /// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing. `leaves` returns

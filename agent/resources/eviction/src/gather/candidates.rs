@@ -1,5 +1,6 @@
 //! Reads what pods use now.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,9 +79,10 @@ fn of_pod(subject: &Subject, memory: Option<u64>) -> Candidate {
     }
 }
 
-/// The working set, in bytes, of a pod whose `usage` was read before; `None` if the pod is gone.
-pub fn subtract_inactive_file(layout: &Layout, subject: &Subject, usage: u64) -> Option<u64> {
-    let inactive_file = GroupMemory::of(layout, &subject.cgroup)?.read_inactive_file(&mut Vec::new())?;
+/// The working set, in bytes, of a pod whose `usage` was read before; `None` if the pod is gone. `memory` are
+/// its files.
+pub fn subtract_inactive_file(memory: &mut GroupMemory, usage: u64) -> Option<u64> {
+    let inactive_file = memory.read_inactive_file(&mut Vec::new())?;
     Some(Memory { usage, inactive_file, limit: None }.working_set())
 }
 
@@ -90,9 +92,11 @@ pub fn containers(layout: &Layout, subject: &Subject, candidate: &mut Candidate)
     if candidate.memory.is_none() || subject.containers.is_empty() {
         return;
     }
-    let (below, mut buffer) = (children(&dir), Vec::new());
+    let (below, mut buffer) = (LazyCell::new(|| children(&dir)), Vec::new());
     for (name, id) in &subject.containers {
-        let memory = container_group(&below, id).and_then(|dir| working_set(dir, version, &mut buffer));
+        // The name that the cgroupfs driver gives it, which needs no list.
+        let direct = (!id.is_empty()).then(|| working_set(&dir.join(id), version, &mut buffer)).flatten();
+        let memory = direct.or_else(|| working_set(container_group(&below, id)?, version, &mut buffer));
         candidate.containers.insert(name.clone(), ContainerUse { memory, ..ContainerUse::default() });
     }
 }
@@ -125,10 +129,14 @@ fn children(dir: &Path) -> Vec<PathBuf> {
 /// `crio-conmon-<id>.scope`.
 pub fn container_group<'d>(below: &'d [PathBuf], id: &str) -> Option<&'d Path> {
     let is_its = |dir: &&PathBuf| {
-        let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        !id.is_empty() && !name.contains("conmon") && name.trim_end_matches(".scope").ends_with(id)
+        is_of_container(dir.file_name().and_then(|name| name.to_str()).unwrap_or_default(), id)
     };
     below.iter().find(is_its).map(PathBuf::as_path)
+}
+
+/// Whether a cgroup of this name, without a path, is the container's.
+pub fn is_of_container(name: &str, id: &str) -> bool {
+    !id.is_empty() && !name.contains("conmon") && name.trim_end_matches(".scope").ends_with(id)
 }
 
 /// Returns a function that reads the working set of one cgroup.

@@ -106,6 +106,11 @@ impl GroupMemory {
         text(&mut self.usage, buffer).and_then(number)
     }
 
+    /// Keeps only the file of the usage open.
+    pub fn close_stat(&mut self) {
+        self.stat.close();
+    }
+
     /// Whether the file of the usage is open.
     pub fn is_open(&self) -> bool {
         self.usage.is_open()

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[cfg(test)]
 pub use candidates::candidate_memory;
 pub use candidates::{
-    Subject, candidates, container_group, containers, groups_below, pods, pods_with_usage,
+    Subject, candidates, container_group, containers, groups_below, is_of_container, pods, pods_with_usage,
     subtract_inactive_file,
 };
 pub use disks::{disks, leave_out_layers_elsewhere, used_of};

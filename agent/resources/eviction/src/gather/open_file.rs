@@ -22,6 +22,11 @@ impl OpenFile {
         &self.path
     }
 
+    /// The next read opens it again.
+    pub fn close(&mut self) {
+        self.file = None;
+    }
+
     /// Whether a descriptor is kept.
     pub fn is_open(&self) -> bool {
         self.file.is_some()

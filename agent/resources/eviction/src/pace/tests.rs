@@ -13,7 +13,7 @@ const GI: u64 = 1 << 30;
 const MIN: Duration = Duration::from_millis(10);
 const MAX: Duration = Duration::from_secs(10);
 /// The shortest interval while a threshold is about to be crossed.
-const CLOSE: Duration = Duration::from_millis(1);
+const CLOSE: Duration = Duration::from_micros(500);
 
 fn thresholds(hard: &[(&str, &str)]) -> Vec<EvictionThreshold> {
     let hard: BTreeMap<_, _> = hard.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -58,7 +58,7 @@ fn the_interval_shrinks_with_the_distance() {
 
 /// What is eaten at a rate that was seen is read again after half of the time that is left.
 #[test]
-fn a_threshold_that_is_about_to_be_crossed_is_watched_by_the_millisecond() {
+fn a_threshold_that_is_about_to_be_crossed_is_watched_by_the_half_millisecond() {
     const MB: u64 = 1_000_000;
     let thresholds = thresholds(&[("memory.available", "1Gi")]);
     let mut pace = pace();
@@ -69,7 +69,7 @@ fn a_threshold_that_is_about_to_be_crossed_is_watched_by_the_millisecond() {
         (100_000, MB, at(5_000)),
         (105_000, MB / 2, at(2_500)),
         (107_500, MB / 4, at(1_250)),
-        (108_750, MB / 8, CLOSE),
+        (108_750, MB / 8, at(625)),
         (109_750, MB / 40, CLOSE),
     ] {
         let found = quick(&mut pace, at(micros), GI + distance, &thresholds);

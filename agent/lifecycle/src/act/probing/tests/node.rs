@@ -196,7 +196,9 @@ impl Node {
             eviction: EvictionSettings { back_off: BACK_OFF, ..EvictionSettings::default() },
             facts: V2,
             capacity: watch::channel(Arc::new(Capacity::default())).1,
-            layout: nodewarden_machine::cgroup::Layout::detect().unwrap(),
+            cgroups: Arc::new(nodewarden_machine::cgroup::control::GroupFiles::new(Arc::new(
+                nodewarden_machine::cgroup::Layout::detect().unwrap(),
+            ))),
             node_name: "node".into(),
             addresses: own,
             ownership: nodewarden_pods::spec::Ownership::new("me".into(), false),

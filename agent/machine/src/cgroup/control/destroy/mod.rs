@@ -10,17 +10,19 @@ mod freeze;
 mod in_flight;
 mod kill;
 mod process;
+mod target;
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub use at_once::{Killed, is_empty, kill_now};
+pub use at_once::{Held, Killed, is_empty, kill_now};
 use nodewarden_model::backoff::Backoff;
 
 pub use error::{DestroyError, Holdout, StillThere};
 pub use in_flight::InFlight;
 pub(super) use process::{Handle, own_pid};
+pub use target::KillTarget;
 
 use super::group_files::remove_directory;
 use super::{Driver, DriverKind, GroupFiles, members};

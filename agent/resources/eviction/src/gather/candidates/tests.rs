@@ -11,6 +11,7 @@ use crate::usage::{Layers, LayersQuestion, Measurer, Scope, Sources, with_disk, 
 use crate::{DiskUse, PodDisk, kill};
 use nodewarden_cri::Client;
 use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
+use nodewarden_machine::cgroup::control::GroupFiles;
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_manifest::fixture::pod;
 
@@ -147,9 +148,11 @@ fn usage_less_inactive_file_pages_is_the_working_set() {
         let usage = pods_with_usage(&subjects, &mut memory);
         let expected = pods(&tree.layout, &subjects, needs);
         assert_eq!((usage[1].memory, expected[1].memory), (None, None));
-        assert_eq!(subtract_inactive_file(&tree.layout, &subjects[1], 7), None);
+        let mut files =
+            subjects.each_ref().map(|subject| GroupMemory::of(&tree.layout, &subject.cgroup).unwrap());
+        assert_eq!(subtract_inactive_file(&mut files[1], 7), None);
         let bytes = usage[0].memory.unwrap();
-        let found = subtract_inactive_file(&tree.layout, &subjects[0], bytes);
+        let found = subtract_inactive_file(&mut files[0], bytes);
         // The kernel's figures settle up to two seconds after the last change.
         if bytes > 5_000_000 && found == expected[0].memory {
             break;
@@ -193,9 +196,10 @@ async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
     };
     assert!(root.inodes > 0, "{root:?}");
 
-    let killed = kill::kill(&layout, &cgroup).unwrap().processes;
+    let files = GroupFiles::new(Arc::new(layout));
+    let killed = kill::kill(&files, &cgroup, None).unwrap().processes;
     assert!(killed >= 2, "the sandbox's process and the container's: {killed}");
-    while !kill::empty(&layout, &cgroup) {
+    while !kill::empty(&files, &cgroup) {
         assert!(Instant::now() < deadline, "not empty");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
