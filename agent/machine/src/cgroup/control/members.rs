@@ -91,7 +91,19 @@ pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupErro
     subtree_by(path, |group| children(files, group))
 }
 
-/// The cgroups of [`subtree`] and their processes, in one hierarchy.
+/// The cgroups of [`subtree`] in one hierarchy.
+///
+/// # Errors
+/// As [`children`].
+pub fn subtree_in(hierarchy: &Hierarchy, path: &str) -> Result<Vec<String>, CgroupError> {
+    subtree_by(path, |group| {
+        let mut names = BTreeSet::new();
+        list(&join(&hierarchy.mount, group), &mut names)?;
+        Ok(names)
+    })
+}
+
+/// The cgroups of [`subtree_in`] and their processes there.
 ///
 /// # Errors
 /// As [`children`] and [`pids`].
@@ -100,11 +112,7 @@ pub fn in_hierarchy(
     hierarchy: &Hierarchy,
     path: &str,
 ) -> Result<(Vec<String>, BTreeSet<i32>), CgroupError> {
-    let groups = subtree_by(path, |group| {
-        let mut names = BTreeSet::new();
-        list(&join(&hierarchy.mount, group), &mut names)?;
-        Ok(names)
-    })?;
+    let groups = subtree_in(hierarchy, path)?;
     let pids = pids_in(files, &groups, |other| other.id == hierarchy.id)?;
     Ok((groups, pids))
 }

@@ -65,7 +65,7 @@ impl KillTarget {
     pub fn open(files: &GroupFiles, path: &str, may_be_sandbox: impl Fn(&str) -> bool) -> Option<Self> {
         let unified = files.layout().unified()?;
         refuse_own(path, &own_below(files, path)).ok()?;
-        let (groups, _) = members::in_hierarchy(files, unified, path).ok()?;
+        let groups = members::subtree_in(unified, path).ok()?;
         let file = |group: &str| File::open(join(&unified.mount, group).join("cgroup.procs"));
         let (mut processes, mut sandbox, mut others) = (Vec::new(), None, 0);
         for group in &groups {
