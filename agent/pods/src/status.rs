@@ -24,6 +24,8 @@ pub struct PodStatusCache(Arc<Mutex<Cached>>);
 struct Cached {
     /// By uid.
     pods: BTreeMap<String, Arc<PodView>>,
+    /// How many were removed so far.
+    removed: u64,
     /// Pods that cannot start yet because another pod is in their way.
     waiting: Vec<Arc<PodView>>,
     desired: Option<DesiredPods>,
@@ -59,9 +61,15 @@ impl PodStatusCache {
     pub fn remove(&self, uid: &str) {
         let mut cached = self.0.lock();
         if cached.pods.remove(uid).is_some() {
+            cached.removed += 1;
             cached.notify(uid);
             cached.any.send_replace(());
         }
+    }
+
+    /// How many pods were removed so far.
+    pub fn removed(&self) -> u64 {
+        self.0.lock().removed
     }
 
     /// Sets the pods that the sources want. From the first call on, every pod that runs has a status here.

@@ -192,9 +192,10 @@ impl Housekeeping {
         let now = Instant::now();
         self.contradicted.retain(|_, contradiction| now < contradiction.until);
         let doubts = self.doubts(env);
-        if let Some(reason) = relist::reason(doubts, self.began.map(|began| now.duration_since(began))) {
+        let since = self.began.map(|began| now.duration_since(began));
+        if let Some(reason) = relist::reason(doubts, since, self.last.len()) {
             debug!("listing the runtime: {reason}");
-            self.look(env, if reason == relist::MINUTE_OLD { Whose::Shared } else { Whose::Own });
+            self.look(env, if reason == relist::OLD { Whose::Shared } else { Whose::Own });
         } else {
             self.search(env);
         }

@@ -3,11 +3,18 @@
 
 use std::time::Duration;
 
-/// The longest time between two lists.
+/// The longest time between two looks: at a list of everything that the runtime has, or, where that is long,
+/// at the pods' directories alone ([`interval`]).
 pub const REGULAR: Duration = Duration::from_secs(60);
-/// A list is due from this time on after the one before: a task with the period [`REGULAR`] runs up to three
-/// seconds sooner (`nodewarden_tasks::pause`).
-const ALMOST: Duration = Duration::from_secs(50);
+/// A task with the period [`REGULAR`] runs up to three seconds sooner (`nodewarden_tasks::pause`): a list is
+/// due so much sooner than after its interval.
+const SOONER: Duration = Duration::from_secs(10);
+/// The longest time between two lists: a kubelet lists the runtime as often when it has a stream of its events
+/// (kubelet: `eventedPlegRelistPeriod`).
+const LONGEST: Duration = Duration::from_secs(300);
+/// So many pods in a list make the time to the next one a minute longer: a list of 1,000 pods with two containers
+/// each has two megabytes.
+const PODS_A_MINUTE: u32 = 500;
 /// The longest time between two lists of a runtime that has no stream of events: a kubelet asks each runtime
 /// as often whether it is ready (kubelet: `updateRuntimeUp`). Containers that end are known from the kernel.
 pub const WITHOUT_EVENTS: Duration = Duration::from_secs(5);
@@ -59,11 +66,18 @@ pub fn quiet(events: EventStream) -> Duration {
     if events == EventStream::Unsupported { WITHOUT_EVENTS } else { REGULAR }
 }
 
-/// The reason of a list that nothing but the time asks for. Other parts read the same one.
-pub const MINUTE_OLD: &str = "the last one is a minute old";
+/// The time between two lists while nothing is in doubt, if the last one had so many pods.
+fn interval(pods: usize) -> Duration {
+    let more = u32::try_from(pods).unwrap_or(u32::MAX) / PODS_A_MINUTE;
+    REGULAR.saturating_mul(more.saturating_add(1)).min(LONGEST)
+}
 
-/// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first.
-pub fn reason(doubts: Doubts, since: Option<Duration>) -> Option<&'static str> {
+/// The reason of a list that nothing but the time asks for. Other parts read the same one.
+pub const OLD: &str = "the last one is old";
+
+/// Why to list now; `None` if not. `since`: time since the start of the last list, `None` before the first;
+/// `pods`: how many it had.
+pub fn reason(doubts: Doubts, since: Option<Duration>, pods: usize) -> Option<&'static str> {
     let is_due = |after| since.is_some_and(|since| since >= after);
     let reasons = [
         (since.is_none(), "the first list"),
@@ -78,7 +92,7 @@ pub fn reason(doubts: Doubts, since: Option<Duration>) -> Option<&'static str> {
             doubts.events == EventStream::Unsupported && is_due(WITHOUT_EVENTS),
             "the runtime has no stream of events",
         ),
-        (is_due(ALMOST), MINUTE_OLD),
+        (is_due(interval(pods) - SOONER), OLD),
     ];
     reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
 }
@@ -108,14 +122,25 @@ mod tests {
             (Doubts { unowned: true, ..none }, seconds(2), true),
             (Doubts { recovering: true, ..none }, seconds(2), true),
         ] {
-            assert_eq!(reason(doubts, since).is_some(), due, "{doubts:?} {since:?}");
+            assert_eq!(reason(doubts, since, 9).is_some(), due, "{doubts:?} {since:?}");
             let at_once = due && since.is_some_and(|since| since < WITHOUT_EVENTS);
             assert_eq!(doubts.any(), at_once, "{doubts:?}");
             // While something is in doubt no list is shared with other parts.
-            let is_regular = reason(doubts, since) == Some(MINUTE_OLD);
+            let is_regular = reason(doubts, since, 9) == Some(OLD);
             assert_eq!(is_regular, doubts == none && since == seconds(50), "{doubts:?} {since:?}");
-            let late = reason(doubts, seconds(50));
-            assert_eq!(late == Some(MINUTE_OLD), doubts == none, "{doubts:?}");
+            let late = reason(doubts, seconds(50), 9);
+            assert_eq!(late == Some(OLD), doubts == none, "{doubts:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_asked_for_less_often() {
+        let none = Doubts { events: EventStream::Open, ..Doubts::default() };
+        for (pods, minutes) in [(0, 1), (499, 1), (500, 2), (1000, 3), (5000, 5), (usize::MAX, 5)] {
+            let is_due = |seconds| reason(none, Some(Duration::from_secs(seconds)), pods).is_some();
+            assert!(!is_due(minutes * 60 - 11) && is_due(minutes * 60 - 10), "{pods}");
+            let lost = Doubts { lost: true, ..none };
+            assert!(reason(lost, Some(Duration::from_secs(1)), pods).is_some(), "at once in doubt");
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use nodewarden_cri::Listing;
 use nodewarden_model::{ContainerState, ContainerView, PodView};
 use nodewarden_pods::log_links;
 
@@ -22,6 +23,19 @@ impl FirstRuns {
     /// Their uids.
     pub fn uids(&self) -> HashSet<&str> {
         self.0.iter().map(|view| view.pod.uid.as_str()).collect()
+    }
+
+    /// Whether the runtime has their containers and one sandbox of each, and nothing else.
+    pub fn are_all_of(&self, listing: &Listing) -> bool {
+        let ids: HashSet<&str> =
+            self.0.iter().flat_map(|view| view.containers.iter().map(|own| own.id.as_str())).collect();
+        let mut uids = self.uids();
+        listing.containers.len() == ids.len()
+            && listing.containers.iter().all(|container| ids.contains(container.id.as_str()))
+            && listing.sandboxes.len() == uids.len()
+            && listing.sandboxes.iter().all(|sandbox| {
+                sandbox.metadata.as_ref().is_some_and(|metadata| uids.remove(metadata.uid.as_str()))
+            })
     }
 
     /// The names of the links to their logs ([`log_links`]).

@@ -2,7 +2,8 @@
 //!
 //! In mode manage a run waits for the next list of the runtime that another part asks for ([`SharedList`]),
 //! so that it does not wake the machine by itself. Most of the time the list shows what the last run found,
-//! which had nothing to do: then a run is quiet and looks at images alone ([`quiet`]).
+//! which had nothing to do, or that and pods that have started since: then a run is quiet and looks at images
+//! alone ([`quiet`]).
 //!
 //! [`SharedList`]: nodewarden_cri::SharedList
 
@@ -121,9 +122,27 @@ impl Shared {
 
     /// Whether the listing shows that a run has nothing to do but for images.
     fn is_quiet(&self, listing: &Listing) -> bool {
-        let idle = self.idle.lock().map(|Idle(mark)| mark).zip(self.since_all_logs());
-        let found = quiet::mark(listing).wrapping_add(self.mark_of_pods());
-        quiet::is_quiet(idle, found, quiet::all_alive(listing))
+        let Some(idle) = *self.idle.lock() else { return false };
+        let removed_pods = self.board.removed();
+        let mark = quiet::mark(listing).wrapping_add(self.mark_of_pods());
+        let all_alive = quiet::all_alive(listing);
+        if quiet::is_quiet(Some(idle.mark).zip(self.since_all_logs()), mark, all_alive) {
+            return true;
+        }
+        // Nothing that had logs is gone: those of what has started since are needed.
+        let is_recent = self.since_all_logs().is_some_and(|since| since <= TRUSTED);
+        let has_only_grown = all_alive && is_recent && idle.removed_pods == removed_pods && {
+            let (wanted, pods) = (self.board.desired().unwrap_or_default(), self.board.pods());
+            let all = pods.len();
+            let first_runs = FirstRuns::of(pods);
+            let uids = first_runs.uids();
+            let are_wanted = wanted.pods.iter().all(|sourced| uids.contains(sourced.pod.uid.as_str()));
+            uids.len() == all && wanted.pods.len() == all && are_wanted && first_runs.are_all_of(listing)
+        };
+        if has_only_grown {
+            *self.idle.lock() = Some(Idle { mark, removed_pods });
+        }
+        has_only_grown
     }
 
     fn since_all_logs(&self) -> Option<Duration> {
@@ -157,7 +176,7 @@ impl Shared {
         }
         *self.idle.lock() = None;
         // Before anything is read: what changes meanwhile makes the next run a whole one.
-        let (began, pods) = (Instant::now(), self.mark_of_pods());
+        let (began, pods, removed_pods) = (Instant::now(), self.mark_of_pods(), self.board.removed());
         let without = match (when, self.since_all_logs()) {
             (When::Shared, Some(since)) if since <= TRUSTED => FirstRuns::of(self.board.pods()),
             _ => {
@@ -182,7 +201,7 @@ impl Shared {
             *self.all_logs.lock() = None;
         }
         if containers.is_ok() && images.is_ok() && run.had_nothing_to_do() {
-            *self.idle.lock() = found.map(|found| Idle(found.wrapping_add(pods)));
+            *self.idle.lock() = found.map(|found| Idle { mark: found.wrapping_add(pods), removed_pods });
         }
         self.report(&run, &containers, &images);
     }

@@ -55,10 +55,14 @@ pub struct Deps {
     pub acts: bool,
 }
 
-/// A run that had nothing to do: what the runtime had and which pods there were, as
-/// [`quiet`](super::quiet) marks it.
+/// A run that had nothing to do.
 #[derive(Debug, Clone, Copy)]
-pub struct Idle(pub u64);
+pub struct Idle {
+    /// What the runtime had and which pods there were, as [`quiet`](super::quiet) marks it.
+    pub mark: u64,
+    /// How many pods had been removed from the node before it.
+    pub removed_pods: u64,
+}
 
 /// What every part of a run works with.
 pub struct Shared {

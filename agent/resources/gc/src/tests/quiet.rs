@@ -32,11 +32,9 @@ fn wanted(uids: &[&str]) -> DesiredPods {
 async fn idle() -> Fixture {
     let mut state = State::default();
     state.image("i", &[(1, 1)]);
-    state.listing.containers.push(container("c", "u", "main", 0, RUNNING));
-    state.listing.sandboxes.push(sandbox("s", "u", 0, true));
     let fixture = Fixture::starting(state, &settings());
     fixture.board.set_desired(wanted(&["u"]));
-    fixture.board.set((*view(pod("u", json!([])), Vec::new())).clone());
+    start(&fixture, "u", "c");
     fixture.collector.run_once(When::Now).await;
     fixture
 }
@@ -89,6 +87,48 @@ async fn each_condition_makes_a_run_whole() {
         std::fs::remove_dir_all(fixture.dir.path().join("logs")).unwrap();
         change(&fixture);
         assert!(is_whole(&fixture).await, "{what}");
+    }
+}
+
+/// A pod with one container that runs for the first time, in a sandbox of its own.
+fn start(fixture: &Fixture, uid: &str, id: &str) {
+    let mut state = fixture.runtime.state();
+    state.listing.containers.push(container(id, uid, "main", 0, RUNNING));
+    state.listing.sandboxes.push(sandbox(&format!("s-{uid}"), uid, 0, true));
+    let main = ContainerView { state: ContainerState::Running { since: at(0) }, ..waiting("main", id, None) };
+    fixture.board.set((*view(pod(uid, json!([])), vec![main])).clone());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_have_started_since_the_last_run_do_not_make_one_whole() {
+    type Change = fn(&Fixture);
+    let changes: [(&str, bool, Change); 7] = [
+        ("nothing else", false, |_| {}),
+        ("another pod came and went", true, |f| {
+            start(f, "w", "e");
+            f.board.remove("w");
+            f.runtime.state().listing.containers.retain(|container| container.id != "e");
+            f.runtime.state().listing.sandboxes.retain(|sandbox| sandbox.id != "s-w");
+        }),
+        ("a container without a pod", true, |f| {
+            f.runtime.state().listing.containers.push(container("x", "x", "main", 0, RUNNING));
+        }),
+        ("a second sandbox", true, |f| f.runtime.state().listing.sandboxes.push(sandbox("t", "v", 1, true))),
+        ("a container has ended", true, |f| f.runtime.state().listing.containers[1].state = EXITED.into()),
+        ("a pod is not wanted", true, |f| f.board.set_desired(wanted(&["u"]))),
+        ("another one is wanted", true, |f| f.board.set_desired(wanted(&["u", "w"]))),
+    ];
+    for (what, whole, change) in changes {
+        let fixture = Fixture::starting(State::default(), &settings());
+        fixture.board.set_desired(wanted(&["u"]));
+        start(&fixture, "u", "c");
+        fixture.collector.run_once(When::Now).await;
+        start(&fixture, "v", "d");
+        fixture.board.set_desired(wanted(&["u", "v"]));
+        change(&fixture);
+        assert_eq!(is_whole(&fixture).await, whole, "{what}");
+        tokio::time::advance(Duration::from_secs(30 * 60 + 1)).await;
+        assert!(is_whole(&fixture).await, "all logs are looked at each half an hour: {what}");
     }
 }
 
