@@ -61,12 +61,17 @@ fn cgroup_usage(context: *const Context) -> i32 {
 }
 
 /// The 64 bits at an offset of the cgroup's state for a controller, or `NOT_COUNTED`.
+///
+/// # Safety
+/// `cgroup` must be a BTF-typed cgroup.
 #[inline(always)]
-fn counted(cgroup: Ptr, controller: u32, offset: u32) -> u64 {
+unsafe fn counted(cgroup: Ptr, controller: u32, offset: u32) -> u64 {
     if controller == u32::MAX {
         return NOT_COUNTED;
     }
-    let state = get(&OFF_CGROUP_SUBSYS) + controller * size_of::<Ptr>() as u32;
+    let at = get(&OFF_CGROUP_SUBSYS) + controller * size_of::<Ptr>() as u32;
+    // SAFETY: cgroup->subsys[controller], typed.
+    let state: Ptr = unsafe { cgroup.add(at as usize).cast::<Ptr>().read_volatile() };
     // 0 as a pointer where the controller is off, which `probe` refuses.
-    probe::<Ptr>(cgroup, state).and_then(|state| probe::<u64>(state, offset)).unwrap_or(NOT_COUNTED)
+    probe::<u64>(state, offset).unwrap_or(NOT_COUNTED)
 }

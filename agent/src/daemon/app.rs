@@ -43,13 +43,15 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
     process::unblock_signals()?;
     process::limit_open_files(config.node.max_open_files);
     process::write_no_core_files();
-    let runtime = process::server_threads()?;
+    let (runtime, http) = (process::server_threads()?, process::http_threads()?);
     let outcome = {
         let _in_runtime = runtime.enter();
-        Signals::listen()
-            .and_then(|signals| App::start(&config, runtime.handle())?.run_until_signal(&runtime, signals))
+        Signals::listen().and_then(|signals| {
+            App::start(&config, runtime.handle(), http.handle())?.run_until_signal(&runtime, signals)
+        })
     };
     // Blocking work may be at a file system that never answers.
+    http.shutdown_timeout(END);
     runtime.shutdown_timeout(END);
     outcome
 }
@@ -73,9 +75,9 @@ struct App {
 }
 
 impl App {
-    fn start(config: &Config, runtime: &Handle) -> Result<Self, DaemonError> {
+    fn start(config: &Config, runtime: &Handle, http: &Handle) -> Result<Self, DaemonError> {
         // First, so that a second agent is refused before it does anything.
-        let endpoints = Endpoints::claim(config, runtime)?;
+        let endpoints = Endpoints::claim(config, http)?;
         let journal = Journal::open(&config.journal_dir(), config.journal)?;
         // Whatever the mode is: an earlier agent in mode augment may have been killed.
         let ledger = augment::put_back(config, &journal)?;
@@ -94,6 +96,7 @@ impl App {
         let context = Context {
             config,
             runtime,
+            http,
             journal: &journal,
             observer,
             pods: &pods,

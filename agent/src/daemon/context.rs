@@ -18,6 +18,8 @@ pub struct Context<'a> {
     pub config: &'a Config,
     /// The tokio runtime of the server threads, inside which the parts are started.
     pub runtime: &'a Handle,
+    /// The tokio runtime of the HTTP servers.
+    pub http: &'a Handle,
     pub journal: &'a Journal,
     pub observer: &'a Arc<Observer>,
     /// Status of the managed pods; stays empty in mode observe.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{self, SignalKind};
 use tracing::{error, info, warn};
 
@@ -62,24 +62,41 @@ pub fn unblock_signals() -> Result<(), DaemonError> {
     ends.thread_unblock().map_err(|errno| signals_failed(errno.into()))
 }
 
-/// The tokio runtime for everything that is asynchronous.
+/// The tokio runtime for everything that is asynchronous but HTTP.
 ///
 /// # Errors
 /// Its threads cannot be started.
 pub fn server_threads() -> Result<Runtime, DaemonError> {
     pause::begin();
-    tokio::runtime::Builder::new_multi_thread()
+    threads("serve")
+        .on_thread_start(raise_priority)
+        .build()
+        .map_err(|source| DaemonError::Start { what: "server threads", source })
+}
+
+/// The tokio runtime of the HTTP servers. A scrape reads the node on the thread that has received the request
+/// and sends the text from there ([`blocking::Purpose::run_in_place`]), which no other task of the agent has to wait
+/// for. Its threads have the priority that they were started with: text is nothing that a pod's processes
+/// should wait for.
+///
+/// # Errors
+/// Its threads cannot be started.
+pub fn http_threads() -> Result<Runtime, DaemonError> {
+    threads("http").build().map_err(|source| DaemonError::Start { what: "HTTP threads", source })
+}
+
+fn threads(name: &str) -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder
         .worker_threads(SERVERS)
         .max_blocking_threads(blocking::threads())
         // What is done each minute finds the thread of the last time; one that ended and a new one would be
         // two wake-ups more.
         .thread_keep_alive(Duration::from_secs(75))
         .thread_stack_size(STACK)
-        .thread_name("serve")
-        .on_thread_start(raise_priority)
-        .enable_all()
-        .build()
-        .map_err(|source| DaemonError::Start { what: "server threads", source })
+        .thread_name(name)
+        .enable_all();
+    builder
 }
 
 /// Lets the serving thread run before batch work: it sleeps nearly always, and an event should reach its

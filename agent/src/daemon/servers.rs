@@ -44,16 +44,16 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Takes the Unix socket and the HTTP port.
+    /// Takes the Unix socket and the HTTP ports, which are served by threads of `http`.
     ///
     /// # Errors
     /// One of them is in use or cannot be made, or the configuration does not allow the HTTP address.
-    pub fn claim(config: &Config, runtime: &Handle) -> Result<Self, DaemonError> {
+    pub fn claim(config: &Config, http: &Handle) -> Result<Self, DaemonError> {
         let socket = Socket::claim(&config.socket).map_err(grpc::GrpcError::from)?;
         let exposure =
             if config.http_allow_remote { http::Exposure::Network } else { http::Exposure::Loopback };
-        let listener = runtime.block_on(http::bind(config.http_address, exposure))?;
-        let node = runtime.block_on(NodePorts::claim(config))?;
+        let listener = http.block_on(http::bind(config.http_address, exposure))?;
+        let node = http.block_on(NodePorts::claim(config))?;
         Ok(Self { socket, listener, node })
     }
 }
@@ -111,7 +111,10 @@ impl Servers {
             stopping: stopping.clone(),
         };
         let own = node_server::OwnHttp { listener: endpoints.listener, hosts };
-        let http = context.runtime.spawn(node_server::start(setup, endpoints.node, own)?);
+        let http = {
+            let _in_runtime = context.http.enter();
+            tokio::spawn(node_server::start(setup, endpoints.node, own)?)
+        };
         context.runtime.spawn(parts.register("server threads", BEAT_LIMIT).task_with(beat));
         Ok(Self { grpc, http, parts, ready, stop })
     }

@@ -10,7 +10,9 @@
 
 mod places;
 
-use tokio::runtime::Handle;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinError;
 
@@ -82,6 +84,11 @@ pub fn threads() -> usize {
     ALL.iter().map(|purpose| purpose.threads).sum::<usize>() + WITHOUT_PURPOSE
 }
 
+/// Work in place panicked; the log has the panic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it panicked")]
+pub struct Panicked;
+
 /// A kind of blocking work with a bound of its own.
 #[derive(Debug)]
 pub struct Purpose {
@@ -121,6 +128,20 @@ impl Purpose {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, JoinError>> + Send {
         self.run_boxed(Box::new(work))
+    }
+
+    /// Runs `work` on this thread once one of this purpose is free. The runtime's other tasks go on on another
+    /// thread meanwhile, if it has several (`tokio::task::block_in_place`). For work that a client waits for:
+    /// waking a thread on an idle CPU, and then this one, took 0.3 ms of a traced scrape on a virtual machine.
+    ///
+    /// # Errors
+    /// The work panicked.
+    pub async fn run_in_place<T>(&'static self, work: impl FnOnce() -> T) -> Result<T, Panicked> {
+        let _permit = self.permit().await;
+        let has_several = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        let work = || if has_several { tokio::task::block_in_place(work) } else { work() };
+        // As on a blocking thread: what a panic leaves half done is for others to see or not.
+        catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
     }
 
     /// The same with one type for all work with this result: the async runtime has code for each type.

@@ -1,7 +1,7 @@
 //! Responds to a scrape: a blocking thread reads the node and produces the text, which is sent at the same
-//! time, so that a response of any size needs the memory of a few chunks. The largest document is written
-//! piece by piece by the thread that sends it ([`document`]): handing megabytes from one thread to another
-//! takes longer than writing them.
+//! time, so that a response of any size needs the memory of a few chunks. For the largest document the thread
+//! that received the request reads the node, and it writes what it sends piece by piece ([`document`]):
+//! handing work or megabytes from one thread to another takes longer.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -23,7 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{App, Endpoint};
 use nodewarden_metrics::cadvisor::Document;
 use nodewarden_metrics::exposition::{CHUNK_BYTES, CONTENT_TYPE, Exposition, ROOM};
-use nodewarden_tasks::blocking;
+use nodewarden_tasks::blocking::{self, Panicked};
 
 /// Maximum number of chunks waiting for a client.
 const WAITING_CHUNKS: usize = 4;
@@ -38,6 +38,8 @@ pub(super) enum ScrapeError {
     Closed(#[from] AcquireError),
     #[error("reading the node failed: {0}")]
     Task(#[from] JoinError),
+    #[error("reading the node failed: {0}")]
+    Panicked(#[from] Panicked),
 }
 
 /// Why a response was cut off.
@@ -108,13 +110,22 @@ async fn read_now<T: Send + 'static>(
     Ok((blocking::SCRAPES.run(read).await?, place))
 }
 
+/// The same on this thread ([`blocking::Purpose::run_in_place`]).
+async fn read_in_place<T>(
+    app: &App,
+    read: impl FnOnce() -> T,
+) -> Result<(T, OwnedSemaphorePermit), ScrapeError> {
+    let place = app.scrapes.clone().acquire_owned().await?;
+    Ok((blocking::SCRAPES.run_in_place(read).await?, place))
+}
+
 /// Responds with the document that `read` returns. If `read` fails, the status is 500.
 pub(super) async fn document<R>(app: &App, endpoint: Endpoint, read: R) -> Response
 where
-    R: FnOnce() -> Document + Send + 'static,
+    R: FnOnce() -> Document,
 {
     let started = Instant::now();
-    match read_now(app, read).await {
+    match read_in_place(app, read).await {
         Ok((document, place)) => {
             let pieces = Pieces {
                 document,
@@ -132,8 +143,8 @@ where
     }
 }
 
-/// After so many chunks in a row others run on the thread: each takes it for 0.1 ms.
-const IN_A_ROW: u8 = 4;
+/// After so many chunks in a row others run on the thread: each takes it for 0.05 ms.
+const IN_A_ROW: u8 = 64;
 
 /// The chunks of a document. A client that takes none of them for ten seconds is disconnected by
 /// [`super::stalling`].

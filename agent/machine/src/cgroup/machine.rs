@@ -63,7 +63,10 @@ impl MachineReader {
             (&mut pressures.memory, "/proc/pressure/memory"),
             (&mut pressures.io, "/proc/pressure/io"),
         ] {
-            *to = fs::read_to_string(path).ok().and_then(|text| pressure(&text));
+            // The v2 root has the same figures (kernel: `cgroup_psi`).
+            if to.is_none() {
+                *to = fs::read_to_string(path).ok().and_then(|text| pressure(&text));
+            }
         }
         // As in the kubelet: the capacity minus the memory that cannot be reclaimed without swapping.
         machine.memory_available_bytes =

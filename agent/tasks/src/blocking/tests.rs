@@ -49,6 +49,26 @@ fn a_purpose_whose_work_never_returns_delays_no_other() {
 }
 
 #[test]
+fn work_in_place_holds_up_no_other_task() {
+    static ONE: Purpose = Purpose::new("in place", 1);
+    let runtime = runtime();
+    let (sender, receiver) = mpsc::channel();
+    let (began, begun) = mpsc::channel();
+    let working = runtime.spawn(ONE.run_in_place(move || {
+        began.send(std::thread::current().id()).unwrap();
+        receiver.recv_timeout(Duration::from_secs(20))
+    }));
+    begun.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(ONE.busy(), 1);
+    // The runtime has one thread for tasks, and the work occupies the one that it had.
+    runtime.block_on(runtime.spawn(async move { sender.send(7).unwrap() })).unwrap();
+    assert_eq!(runtime.block_on(working).unwrap(), Ok(Ok(7)));
+    let panics = runtime.spawn(ONE.run_in_place(|| -> u8 { panic!("planted") }));
+    assert_eq!(runtime.block_on(panics).unwrap(), Err(Panicked));
+    assert_eq!(ONE.busy(), 0, "its place is free again");
+}
+
+#[test]
 fn every_purpose_can_have_all_its_threads_at_a_time() {
     let runtime = runtime();
     let mut held = Vec::new();
