@@ -1,9 +1,9 @@
 //! Lists of everything that the runtime has, which several parts need at the same time, are asked for once.
 //!
-//! The lifecycle looks at a whole list once a minute, or less often where it is long. Garbage collection does so too, and the names of pods
-//! each five minutes. Only the lifecycle asks each minute, by [`SharedList::list`], and its question is sent
-//! at once; the others wait for the answer to a question that is not sent yet, by [`SharedList::next`] and
-//! `join`. So one answer wakes the agent for all of them.
+//! The lifecycle looks at a whole list once a minute, or less often where it is long. Garbage collection does
+//! so too, and the names of pods each five minutes. Only the lifecycle asks each time, by
+//! [`SharedList::list`], and its question is sent at once; the others wait for the answer to a question that
+//! is not sent yet, by [`SharedList::next`] and `join`. So one answer wakes the agent for all of them.
 //!
 //! No answer is older than the call that returns it. That matters: garbage collection reads the logs before
 //! it asks, and removes those whose containers are not in the list; the lifecycle takes a pod that began

@@ -75,9 +75,9 @@ pub fn server_threads() -> Result<Runtime, DaemonError> {
 }
 
 /// The tokio runtime of the HTTP servers. A scrape reads the node on the thread that has received the request
-/// and sends the text from there ([`blocking::Purpose::run_in_place`]), which no other task of the agent has to wait
-/// for. Its threads have the priority that they were started with: text is nothing that a pod's processes
-/// should wait for.
+/// and sends the text from there ([`blocking::Purpose::run_in_place`]), which no other task of the agent has
+/// to wait for. Its threads have the priority that they were started with: text is nothing that a pod's
+/// processes should wait for.
 ///
 /// # Errors
 /// Its threads cannot be started.

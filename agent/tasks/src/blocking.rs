@@ -130,9 +130,10 @@ impl Purpose {
         self.run_boxed(Box::new(work))
     }
 
-    /// Runs `work` on this thread once one of this purpose is free. The runtime's other tasks go on on another
-    /// thread meanwhile, if it has several (`tokio::task::block_in_place`). For work that a client waits for:
-    /// waking a thread on an idle CPU, and then this one, took 0.3 ms of a traced scrape on a virtual machine.
+    /// Runs `work` on this thread once one of this purpose is free. Meanwhile the runtime's other tasks run
+    /// on another thread, if it has several (`tokio::task::block_in_place`). For work that a client waits
+    /// for: waking a thread on an idle CPU, and then this one, took 0.3 ms of a traced scrape on a virtual
+    /// machine.
     ///
     /// # Errors
     /// The work panicked.

@@ -9,11 +9,11 @@ pub const REGULAR: Duration = Duration::from_secs(60);
 /// A task with the period [`REGULAR`] runs up to three seconds sooner (`nodewarden_tasks::pause`): a list is
 /// due so much sooner than after its interval.
 const SOONER: Duration = Duration::from_secs(10);
-/// The longest time between two lists: a kubelet lists the runtime as often when it has a stream of its events
-/// (kubelet: `eventedPlegRelistPeriod`).
+/// The longest time between two lists: a kubelet lists the runtime as often when it has a stream of its
+/// events (kubelet: `eventedPlegRelistPeriod`).
 const LONGEST: Duration = Duration::from_secs(300);
-/// So many pods in a list make the time to the next one a minute longer: a list of 1,000 pods with two containers
-/// each has two megabytes.
+/// So many pods in a list make the time to the next one a minute longer: a list of 1,000 pods with two
+/// containers each has two megabytes.
 const PODS_A_MINUTE: u32 = 500;
 /// The longest time between two lists of a runtime that has no stream of events: a kubelet asks each runtime
 /// as often whether it is ready (kubelet: `updateRuntimeUp`). Containers that end are known from the kernel.
