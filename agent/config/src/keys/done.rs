@@ -157,7 +157,7 @@ pub(super) static DONE: &[(&str, &str)] = &[
     ("oomScoreAdj", "The agent's own oom_score_adj."),
     (
         "podHousekeepingPeriod",
-        "Time between two searches for what no pod owns, from 1s to 1h; 0s: the default. Everything that the runtime has is listed only while something is in doubt, else once a minute, or with 500 pods and more each two to five minutes.",
+        "Time between two searches for what no pod owns, from 1s to 1h; 0s: the default. Everything that the runtime has is listed only while something is in doubt, else once a minute, or with 500 pods and more each five minutes.",
     ),
     ("podLogsDir", "Directory of the containers' logs."),
     ("podPidsLimit", "Largest number of processes of a pod; 0 or less: no limit."),
