@@ -141,7 +141,7 @@ impl Purpose {
         let _permit = self.permit().await;
         let has_several = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         let work = || if has_several { tokio::task::block_in_place(work) } else { work() };
-        // As on a blocking thread: what a panic leaves half done is for others to see or not.
+        // A panic ends the work alone, as it does on a blocking thread.
         catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
     }
 

@@ -55,7 +55,7 @@ fn work_in_place_holds_up_no_other_task() {
     let (sender, receiver) = mpsc::channel();
     let (began, begun) = mpsc::channel();
     let working = runtime.spawn(ONE.run_in_place(move || {
-        began.send(std::thread::current().id()).unwrap();
+        began.send(()).unwrap();
         receiver.recv_timeout(Duration::from_secs(20))
     }));
     begun.recv_timeout(Duration::from_secs(20)).unwrap();
