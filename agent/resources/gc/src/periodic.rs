@@ -61,7 +61,7 @@ impl Collector {
             }
             match cause {
                 Cause::List(listing) => self.run_with(listing).await,
-                Cause::Time => self.run_by_time().await,
+                Cause::Time => self.run_once(When::Shared).await,
                 Cause::Start | Cause::Pressure => self.run_once(When::Now).await,
             }
             pulse.waits();
@@ -73,16 +73,6 @@ impl Collector {
     pub(crate) async fn run_once(&self, when: When) {
         let _running = self.0.run_lock.lock().await;
         self.0.run_whole(when).await;
-    }
-
-    /// One periodic run because its time has come. Lists may come less often than runs are due.
-    pub(crate) async fn run_by_time(&self) {
-        let may_be_quiet = self.0.idle.lock().is_some();
-        if may_be_quiet && let Ok(listing) = self.0.list(When::Shared).await {
-            return self.run_with(listing).await;
-        }
-        // Without a list it reports why.
-        self.run_once(When::Shared).await;
     }
 
     /// One periodic run because there is this list of the runtime, made a moment ago.

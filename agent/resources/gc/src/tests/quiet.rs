@@ -47,21 +47,6 @@ fn orphan(fixture: &Fixture) -> PathBuf {
     logs
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_run_by_time_is_quiet_too_if_its_list_shows_nothing_new() {
-    let fixture = idle().await;
-    let logs = orphan(&fixture);
-    fixture.collector.run_by_time().await;
-    assert!(logs.exists(), "not looked at");
-    fixture.board.remove("u");
-    fixture.collector.run_by_time().await;
-    assert!(!logs.exists());
-    let fixture = idle().await;
-    fixture.runtime.state().unavailable = true;
-    fixture.collector.run_by_time().await;
-    assert!(fixture.collector.0.idle.lock().is_none(), "the failed run is followed by a whole one");
-}
-
 /// Whether a run with the runtime's list scans the logs.
 async fn is_whole(fixture: &Fixture) -> bool {
     let logs = orphan(fixture);
